@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from builders.control_members import LAYOUT
-from disttrain.coordinator.decisions.machine import Coordinator, Decision
+from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import (
     BeginCheckpoint,
     CommitCheckpoint,
     CoordinatorSide,
     Places,
+    Turn,
 )
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.protocol import messages, orders
@@ -62,10 +63,10 @@ class Machine:
         return self.state.phase
 
     def request(self, request: messages.Request) -> messages.Reply:
-        decision = self.coordinator.request(request, self.now)
-        self._carry_out(decision)
-        assert decision.reply is not None
-        return decision.reply
+        turn = self.coordinator.request(request, self.now)
+        self._carry_out(turn)
+        assert turn.reply is not None
+        return turn.reply
 
     def tick(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -191,8 +192,8 @@ class Machine:
             return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
         return orders.Done()
 
-    def _carry_out(self, decision: Decision) -> None:
-        for effect in decision.effects:
+    def _carry_out(self, turn: Turn) -> None:
+        for effect in turn.effects:
             if isinstance(effect, BeginCheckpoint):
                 self.ledgers[effect.number] = effect.ledger
             elif isinstance(effect, CommitCheckpoint):

@@ -874,7 +874,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="work for who owes an empty shard its values",
         file=f"{_R}/coordinator/strategies/downpour.py",
-        old="if any(issued.member == member for issued in turn.open_orders(Upload)):",
+        old="if any(issued.member == member for issued in turn.orders.of_kind(Upload)):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
     ),

@@ -58,8 +58,7 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
             turn.end_checkpoint(order.number, result.message)
     elif (reason := _FATAL.get(type(order))) is not None:
-        member = f"{issued.member.role.name.lower()}-{issued.member.index}"
-        turn.fail(reason, f"{member}: {result.message}")
+        turn.fail(reason, f"{issued.member.name}: {result.message}")
 
 
 def _succeeded(turn: Turn, issued: IssuedOrder, result: Result) -> None:

@@ -13,7 +13,7 @@ _FINAL_ATTEMPTS = 5
 
 def drain(turn: Turn) -> None:
     """Every replica pushes what it has; then nothing is under way any more."""
-    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    busy = [replica for replica in turn.live.replicas() if not replica.drained]
     if turn.strategy.has_quiet_points:
         # It has closed at one of them.
         busy = []
@@ -46,8 +46,8 @@ def _may_save(turn: Turn) -> bool:
 
 def export(turn: Turn) -> None:
     """A replica makes the model file of the last checkpoint."""
-    replicas = turn.workers()
-    if replicas and not turn.open_orders(Export):
+    replicas = turn.live.workers()
+    if replicas and not turn.orders.of_kind(Export):
         checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
         order = Export(checkpoint=checkpoint, out=turn.places.model_file)
         turn.issue(replicas[0].member, order)
@@ -59,8 +59,8 @@ def evaluate(turn: Turn) -> None:
     if final is not None or not turn.state.test_samples:
         _conclude(turn, final.measures if final is not None else {})
         return
-    replicas = turn.workers()
-    asked = [one for one in turn.open_orders(Evaluate) if _is_final(one.order)]
+    replicas = turn.live.workers()
+    asked = [one for one in turn.orders.of_kind(Evaluate) if _is_final(one.order)]
     if replicas and not asked:
         turn.issue(replicas[0].member, running.evaluation(turn, turn.places.model_file))
 
@@ -87,7 +87,7 @@ def _conclude(turn: Turn, measures: Mapping[str, float]) -> None:
     missed = target is not None and not stop_rules.is_target_met(target, measures)
     if turn.state.reason != StopReason.TARGET_METRIC or not missed:
         turn.go_to(Phase.COMPLETE)
-    elif reason := stop_rules.met(turn.settings.stop, running.reached(turn)):
+    elif reason := running.met_rule(turn):
         turn.go_to(Phase.COMPLETE, reason)
     elif turn.state.stopping:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED)
@@ -96,7 +96,7 @@ def _conclude(turn: Turn, measures: Mapping[str, float]) -> None:
 
 
 def _go_on(turn: Turn) -> None:
-    for loop in turn.live_replicas():
+    for loop in turn.live.replicas():
         if loop.own_data:
             reason = "ended when the target seemed reached"
             membership.lose(turn, loop, LifeState.LEFT, reason)

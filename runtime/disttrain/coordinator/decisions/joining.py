@@ -28,7 +28,7 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
     """
     if request.role not in {Role.REPLICA, Role.SHARD}:
         return _refused(RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
-    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    lives = turn.state.lives(request.role)
     known = next((life for life in lives.values() if life.instance == request.instance), None)
     if known is not None:
         return membership.heard(turn, known.member) or _joined(turn, known)
@@ -149,7 +149,7 @@ def _fatal(turn: Turn, reason: FailureReason, message: str) -> Refused:
 
 
 def _choose_index(turn: Turn, request: Join) -> int | None:
-    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    lives = turn.state.lives(request.role)
     taken = {index for index, life in lives.items() if life.live}
     for index in taken if request.place else ():
         if lives[index].place == request.place:

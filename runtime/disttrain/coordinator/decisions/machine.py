@@ -1,7 +1,7 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import (
@@ -14,10 +14,9 @@ from disttrain.coordinator.decisions import (
     stages,
     steering,
 )
-from disttrain.coordinator.decisions.live_members import LiveMembers
-from disttrain.coordinator.decisions.open_orders import OpenOrders
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Effect, Places, Turn
-from disttrain.coordinator.journal import checkpoint_entries, entries, job_entries
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
+from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -38,29 +37,14 @@ MemberRequest: TypeAlias = (
 """Requests of those who have joined."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
-    """What to do: journal what was decided, then the effects, then the reply and orders.
-
-    Without a reply the request is repeated.
-    """
-
-    decided: tuple[entries.Entry, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    reply: messages.Reply | None = None
-    patience_seconds: float = 0.0
-    """The reply may be kept back for so long, and be decided again whenever something happens: it
-    gives nothing now."""
-
-
 class Coordinator:
-    """State, rules and what was heard lately."""
+    """State, rules and what was heard lately. Each event gives the turn that it led to."""
 
     def __init__(self, state: State, job: Sequence[CoordinatorSide], places: Places) -> None:
         self.state = state
         self.stages = job
         self._orders = OpenOrders(state)
-        self._members = LiveMembers(state)
+        self._live = LiveMembers(state)
         self.watch = Watch()
         self._places = places
 
@@ -72,37 +56,37 @@ class Coordinator:
     def settings(self) -> Settings:
         return self.strategy.settings
 
-    def restarted(self, now: float, committed: int | None) -> Decision:
+    def restarted(self, now: float, committed: int | None) -> Turn:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
         turn = self._turn(now)
         turn.record(job_entries.Restarted())
         opened = self.state.checkpoint
-        if opened is not None and opened.number == committed:
-            turn.record(checkpoint_entries.CheckpointEnded(number=opened.number, committed=True))
-        elif opened is not None:
-            turn.end_checkpoint(opened.number, "the coordinator restarted")
+        if opened is not None:
+            failure = None if opened.number == committed else "the coordinator restarted"
+            turn.end_checkpoint(opened.number, failure)
         steering.advance(turn)
-        return _decision(turn, None)
+        return turn
 
-    def request(self, request: messages.Request, now: float) -> Decision:
+    def request(self, request: messages.Request, now: float) -> Turn:
         turn = self._turn(now)
-        reply = self._reply(turn, request)
+        turn.reply = self._reply(turn, request)
         if turn.decided:
             steering.advance(turn)
-        if isinstance(request, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
-            reply = self._heartbeat_reply(turn, request)
-        return _decision(turn, reply)
+        is_heard = isinstance(turn.reply, messages.HeartbeatReply)
+        if is_heard and isinstance(request, messages.Heartbeat):
+            turn.reply = self._heartbeat_reply(turn, request)
+        return turn
 
-    def request_again(self, request: messages.RequestWork, now: float) -> Decision:
+    def request_again(self, request: messages.RequestWork, now: float) -> Turn:
         """A request whose reply was kept back. What it says of its sender is known, and old."""
         turn = self._turn(now)
-        reply: messages.Reply | None = membership.standing(turn, request.member)
-        reply = reply or stages.of_member(turn, request.member).give(turn, request)
+        refusal = membership.standing(turn, request.member)
+        turn.reply = refusal or stages.of_member(turn, request.member).give(turn, request)
         if turn.decided:
             steering.advance(turn)
-        return _decision(turn, reply)
+        return turn
 
-    def tick(self, now: float) -> Decision:
+    def tick(self, now: float) -> Turn:
         turn = self._turn(now)
         if not self.state.phase.ended:
             membership.check_silence(turn)
@@ -110,25 +94,22 @@ class Coordinator:
         if self.state.began is not None and self.state.ended is None:
             ended = self.state.totals.all_replicas()
             self.watch.note(self.state.samples, ended, now)
-        return _decision(turn, None)
+        return turn
 
-    def save_now(self, now: float) -> Decision:
+    def save_now(self, now: float) -> Turn:
         """This process is about to end, and the job goes on later: a checkpoint, if one can be."""
         turn = self._turn(now)
         running.save_now(turn)
-        return _decision(turn, None)
+        return turn
 
-    def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Decision:
+    def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Turn:
         """An effect was carried out, or failed: the checkpoint is committed, or not."""
         turn = self._turn(now)
         opened = self.state.checkpoint
         if opened is not None and opened.number == number:
-            if failure:
-                turn.end_checkpoint(number, failure)
-            else:
-                turn.record(checkpoint_entries.CheckpointEnded(number=number, committed=True))
+            turn.end_checkpoint(number, failure or None)
             steering.advance(turn)
-        return _decision(turn, None)
+        return turn
 
     def news(self, role: Role, now: float) -> messages.HeartbeatReply:
         """What every member of a role has to hear when others have joined or ended."""
@@ -153,7 +134,7 @@ class Coordinator:
             places=self._places,
             watch=self.watch,
             orders=self._orders,
-            members=self._members,
+            live=self._live,
             now=now,
         )
 
@@ -212,12 +193,3 @@ class Coordinator:
             orders=self.orders_for(member),
             lost_leases=membership.lost_leases(turn, member),
         )
-
-
-def _decision(turn: Turn, reply: messages.Reply | None) -> Decision:
-    return Decision(
-        decided=tuple(turn.decided),
-        effects=tuple(turn.effects),
-        reply=reply,
-        patience_seconds=turn.patience_seconds,
-    )

@@ -1,7 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import member_entries, totals, work_entries
+from disttrain.coordinator.journal import member_entries, work_entries
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -9,6 +9,7 @@ from disttrain.coordinator.protocol.fields import (
     Position,
     Progress,
     SenderPosition,
+    name_of,
 )
 from disttrain.coordinator.protocol.messages import (
     FailureReason,
@@ -40,7 +41,7 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
     found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:
         return None
-    name = totals.name(member.role, member.index)
+    name = member.name
     if member.incarnation > turn.state.incarnations.get(name, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return Refused(reason=RefusalReason.UNKNOWN_MEMBER, message=message)
@@ -50,7 +51,7 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
 
 
 def next_incarnation(turn: Turn, role: Role, index: int) -> int:
-    known = turn.state.incarnations.get(totals.name(role, index), 0)
+    known = turn.state.incarnations.get(name_of(role, index), 0)
     return max(known, turn.state.first_incarnation) + 1
 
 
@@ -92,10 +93,9 @@ def leave(turn: Turn, request: Leave) -> None:
 
 
 def died(turn: Turn, request: MemberDied) -> None:
-    name = totals.name(request.role, request.index)
+    name = name_of(request.role, request.index)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
-    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
-    found = lives.get(request.index) if request.role in _MEMBERS else None
+    found = turn.state.lives(request.role).get(request.index) if request.role in _MEMBERS else None
     if found is not None and found.pid == request.pid:
         lose(turn, found, LifeState.DEAD, what.strip())
     if not request.final:
@@ -113,7 +113,7 @@ def check_silence(turn: Turn) -> None:
     patience = settings.member_timeout_seconds
     if not turn.watch.may_look(settings.lease_seconds * _LOOK_FRACTION, turn.now):
         return
-    for found in [*turn.live_replicas(), *turn.live_shards()]:
+    for found in [*turn.live.replicas(), *turn.live.shards()]:
         silence = turn.watch.silence(found.member, turn.now)
         draining = turn.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
@@ -149,11 +149,8 @@ def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) ->
 
 def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
     """A shard's new life answers at once for the dead it is still asked about."""
-    known = {}
-    if restored is not None:
-        known = {
-            (item.sender.index, item.sender.incarnation): item.sender for item in restored.senders
-        }
+    senders = () if restored is None else restored.senders
+    known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
     for fencing in list(turn.state.fencings):
         if shard not in fencing.waiting:
             continue
@@ -179,8 +176,8 @@ def _fence(turn: Turn, replica: MemberId) -> None:
     if turn.state.phase.ended:
         # Shards that were told to end answer nothing more, and would be waited for.
         return
-    live_replicas = len(turn.live_replicas())
-    for shard in turn.live_shards():
+    live_replicas = len(turn.live.replicas())
+    for shard in turn.live.shards():
         order = Fence(
             index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
         )
@@ -188,7 +185,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 
 
 def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
-    name = totals.name(holder.role, holder.index)
+    name = holder.member.name
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended

@@ -27,11 +27,11 @@ def of_members(turn: Turn, role: Role) -> HeartbeatReply:
     """What is the same for every member of this role."""
     found = _always(turn, role)
     if role is Role.SHARD:
-        lives = {replica.index: replica.incarnation for replica in turn.live_replicas()}
+        lives = {replica.index: replica.incarnation for replica in turn.live.replicas()}
         return replace(found, replicas=lives)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
-        for shard in turn.live_shards()
+        for shard in turn.live.shards()
     )
     return replace(found, shards=tuple(addresses))
 
@@ -54,10 +54,10 @@ def intervals(settings: Settings, members: int) -> Intervals:
 
 
 def _always(turn: Turn, role: Role) -> HeartbeatReply:
-    replicas = len(turn.live_replicas())
+    replicas = len(turn.live.replicas())
     return HeartbeatReply(
         epoch=epoch_for(turn.state, role),
         live_replicas=replicas,
         phase=turn.state.phase,
-        intervals=intervals(turn.settings, replicas + len(turn.live_shards())),
+        intervals=intervals(turn.settings, replicas + len(turn.live.shards())),
     )

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from disttrain.coordinator.decisions import schedule, stop_rules
+from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import checkpoint_entries, state
-from disttrain.coordinator.journal.state import Life, Phase
+from disttrain.coordinator.journal.state import Life, Phase, StopReason
 from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
 
+_FAILED_SECONDS = 10.0
+"""A checkpoint that failed is tried again after at most this long: a full disk may be emptied."""
 _RETRY_SECONDS = 1.0
 """After a failed checkpoint without which the job does not go on."""
 _MOST_CHECKPOINT_SECONDS = 3600.0
@@ -18,8 +20,7 @@ _MOST_INTERVALS = 10
 
 def run(turn: Turn) -> None:
     """Ends when a stop rule is met; until then evaluates and saves what is due."""
-    reason = stop_rules.met(turn.settings.stop, reached(turn))
-    if reason is not None:
+    if reason := met_rule(turn):
         turn.go_to(Phase.DRAINING, reason)
         return
     _evaluate_if_due(turn)
@@ -27,9 +28,10 @@ def run(turn: Turn) -> None:
         begin_checkpoint(turn)
 
 
-def reached(turn: Turn) -> stop_rules.Reached:
+def met_rule(turn: Turn) -> StopReason | None:
+    """The first stop rule that is met."""
     data, evaluations = turn.state.data, turn.state.evaluations
-    return stop_rules.Reached(
+    reached = stop_rules.Reached(
         epochs=data.epochs_done,
         steps=data.steps_done,
         samples=turn.state.samples,
@@ -37,6 +39,7 @@ def reached(turn: Turn) -> stop_rules.Reached:
         iterations=turn.strategy.iterations(turn.state),
         measures=evaluations[-1].measures if evaluations else {},
     )
+    return stop_rules.met(turn.settings.stop, reached)
 
 
 def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
@@ -88,8 +91,8 @@ def save_now(turn: Turn) -> None:
 
 
 def _evaluate_if_due(turn: Turn) -> None:
-    replicas = turn.workers()
-    if not replicas or turn.open_orders(Evaluate):
+    replicas = turn.live.workers()
+    if not replicas or turn.orders.of_kind(Evaluate):
         return
     if turn.state.evaluating or is_evaluation_due(turn):
         evaluate(turn, replicas)
@@ -98,36 +101,30 @@ def _evaluate_if_due(turn: Turn) -> None:
 def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
     turn.record(checkpoint_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
-    turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
+    # They take turns, so that none falls behind with its portions.
+    chosen = replicas[turn.state.totals.evaluations % len(replicas)]
+    turn.issue(chosen.member, evaluation(turn, None))
 
 
 def is_evaluation_due(turn: Turn) -> bool:
-    """By epochs or seconds."""
+    """After every so many epochs, and every so many seconds."""
     rules, found = turn.settings.evaluation, turn.state
     if rules is None or not found.test_samples:
         return False
-    return schedule.evaluation_due(
-        rules,
-        epochs_done=found.data.epochs_done,
-        evaluated_epoch=found.evaluated_epoch,
-        since_last=turn.now - (found.evaluation_tried or turn.now),
-    )
-
-
-def _evaluator(turn: Turn, replicas: Sequence[Life]) -> Life:
-    """Replicas take turns, so that none falls behind with its portions."""
-    return replicas[turn.state.totals.evaluations % len(replicas)]
+    epochs, seconds = rules.every_epochs, rules.every_seconds
+    if epochs is not None and found.data.epochs_done // epochs > found.evaluated_epoch // epochs:
+        return True
+    since_last = turn.now - (found.evaluation_tried or turn.now)
+    return seconds is not None and since_last >= seconds
 
 
 def is_checkpoint_due(turn: Turn) -> bool:
-    """By seconds, if it can be made now."""
-    found = turn.state
+    """The first one right after the initial values, then every so often; if it can be made now."""
+    found, every = turn.state, turn.settings.checkpoint_seconds
     if turn.settings.durability is Durability.NONE:
         return False
+    if found.last_checkpoint != found.next_checkpoint - 1:
+        every = min(every, _FAILED_SECONDS)
     tried = found.checkpoint_tried
-    due = schedule.checkpoint_due(
-        since_last=None if tried is None else turn.now - tried,
-        every=turn.settings.checkpoint_seconds,
-        last_failed=found.last_checkpoint != found.next_checkpoint - 1,
-    )
-    return due and found.checkpoint is None and turn.holders_ready()
+    is_time = tried is None or turn.now - tried >= every
+    return is_time and found.checkpoint is None and turn.holders_ready()

@@ -5,7 +5,7 @@ what it has, and a checkpoint is made of what the shards have come to. With this
 begins, whatever dies later. Decides; no I/O.
 """
 
-from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -35,20 +35,19 @@ def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
 
 def _tell_replicas(turn: Turn) -> None:
     if turn.stage:
-        behind = (one for one in turn.live_replicas() if not one.left_warm_start)
+        behind = (one for one in turn.live.replicas() if not one.left_warm_start)
         turn.tell(behind, orders.LeaveWarmStart())
 
 
 def _train(turn: Turn) -> None:
-    reason = stop_rules.met(turn.settings.stop, running.reached(turn))
-    if reason is StopReason.SAMPLES:
+    if running.met_rule(turn) is StopReason.SAMPLES:
         turn.record(batch_entries.WarmStartEnded())
     else:
         turn.strategy.run(turn)
 
 
 def _end(turn: Turn, following: CoordinatorSide) -> None:
-    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    busy = [replica for replica in turn.live.replicas() if not replica.drained]
     turn.tell(busy, orders.Drain())
     found = turn.state
     if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():

@@ -62,7 +62,7 @@ def _check_gradients(turn: Turn) -> None:
 
 
 def _wait(turn: Turn) -> None:
-    if turn.holders_ready() and turn.live_replicas():
+    if turn.holders_ready() and turn.live.replicas():
         turn.go_to(Phase.RUNNING)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from disttrain.coordinator.decisions.live_members import LiveMembers
-from disttrain.coordinator.decisions.open_orders import OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.journal import entries, job_entries, work_entries
 from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
@@ -18,6 +17,7 @@ from disttrain.coordinator.protocol.messages import (
     Acknowledged,
     FailureReason,
     GroupDone,
+    Reply,
     RequestWork,
     Work,
 )
@@ -130,7 +130,7 @@ class CoordinatorSide(Stage):
 
 @dataclass(kw_only=True, slots=True)
 class Turn:
-    """What one event leads to."""
+    """What one event leads to: entries for the journal, then effects, then the reply and orders."""
 
     state: State
     stages: Sequence[CoordinatorSide]
@@ -140,13 +140,16 @@ class Turn:
     places: Places
     watch: Watch
     orders: OpenOrders
-    members: LiveMembers
+    live: LiveMembers
     now: float
     decided: list[entries.Entry] = field(default_factory=list)
     """To be journaled before anything is answered."""
     effects: list[Effect] = field(default_factory=list)
+    reply: Reply | None = None
+    """Without one a request is repeated."""
     patience_seconds: float = 0.0
-    """See `machine.Decision`."""
+    """The reply may be kept back for so long, and be decided again whenever something happens: it
+    gives nothing now."""
 
     @property
     def strategy(self) -> CoordinatorSide:
@@ -174,25 +177,10 @@ class Turn:
 
     def tell(self, lives: Iterable[Life], order: Order) -> None:
         """Gives the order to each that has no open one of its kind."""
-        told = {issued.member for issued in self.open_orders(type(order))}
+        told = {issued.member for issued in self.orders.of_kind(type(order))}
         for life in lives:
             if life.member not in told:
                 self.issue(life.member, order)
-
-    def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
-        return self.orders.of_kind(kind)
-
-    def live_replicas(self) -> Sequence[Life]:
-        """In the order of their indices."""
-        return self.members.replicas()
-
-    def workers(self) -> Sequence[Life]:
-        """The living replicas that do what they are told: no loops that bring their own data."""
-        return self.members.workers()
-
-    def live_shards(self) -> Sequence[Life]:
-        """In the order of their indices."""
-        return self.members.shards()
 
     def holders(self) -> Sequence[Life]:
         """The living ones, in the order of their indices."""
@@ -209,7 +197,7 @@ class Turn:
         change = job_entries.PhaseChanged(phase=phase, now=self.now, reason=reason, message=message)
         self.record(change)
         if phase.ended:
-            for member in [*self.live_replicas(), *self.live_shards()]:
+            for member in [*self.live.replicas(), *self.live.shards()]:
                 self.issue(member.member, End(reason=reason or self.state.reason))
 
     def fail(self, reason: FailureReason, message: str) -> None:
@@ -220,6 +208,9 @@ class Turn:
             self.end_checkpoint(self.state.checkpoint.number, f"the job failed: {reason}")
         self.go_to(Phase.FAILED, reason, message)
 
-    def end_checkpoint(self, number: int, failure: str) -> None:
-        self.effects.append(AbandonCheckpoint(number=number))
-        self.record(CheckpointEnded(number=number, committed=False, message=failure))
+    def end_checkpoint(self, number: int, failure: str | None) -> None:
+        """Without a failure it is committed; with one, what is written of it is removed."""
+        if failure is not None:
+            self.effects.append(AbandonCheckpoint(number=number))
+        ended = CheckpointEnded(number=number, committed=failure is None, message=failure or "")
+        self.record(ended)

@@ -1,32 +1,28 @@
 """What the journal says of a batch method and its warm start, and what each entry means."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from disttrain.coordinator.journal import batch_rules, changes
 from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.fields import MemberId, Strict
+from disttrain.coordinator.protocol.fields import MemberId, Tagged
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.groups import Result
 from disttrain.sandblaster.batch.orders import Performed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WarmStartEnded(Strict):
+class WarmStartEnded(Tagged, kind="warm_start_ended"):
     """All samples of a batch method's warm start are processed."""
-
-    kind: Literal["warm_start_ended"] = "warm_start_ended"
 
     def apply(self, state: State) -> None:
         state.warm_start.ended = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WarmStartDrained(Strict):
+class WarmStartDrained(Tagged, kind="warm_start_drained"):
     """Nothing of it is under way any more: the next checkpoint is where it ends."""
 
-    kind: Literal["warm_start_drained"] = "warm_start_drained"
     checkpoint: int
 
     def apply(self, state: State) -> None:
@@ -34,10 +30,9 @@ class WarmStartDrained(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WarmStartLeft(Strict):
+class WarmStartLeft(Tagged, kind="warm_start_left"):
     """A replica works for the batch method from now on."""
 
-    kind: Literal["warm_start_left"] = "warm_start_left"
     member: MemberId
 
     def apply(self, state: State) -> None:
@@ -46,10 +41,9 @@ class WarmStartLeft(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseBegun(Strict):
+class CourseBegun(Tagged, kind="course_begun"):
     """A batch method begins, or begins again before its first order was given."""
 
-    kind: Literal["course_begun"] = "course_begun"
     rules: Sandblaster
     groups: int
     """Of portions, in the data."""
@@ -84,10 +78,9 @@ class CourseBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RulesChanged(Strict):
+class RulesChanged(Tagged, kind="rules_changed"):
     """The manifest at a resume is another one than at the checkpoint."""
 
-    kind: Literal["rules_changed"] = "rules_changed"
     rules: Sandblaster
     groups: int
     """Of portions, in the data."""
@@ -106,10 +99,9 @@ class RulesChanged(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardPerformed(Strict):
+class ShardPerformed(Tagged, kind="shard_performed"):
     """A shard has carried out the course's order."""
 
-    kind: Literal["shard_performed"] = "shard_performed"
     shard: int
     performed: Performed
 
@@ -119,10 +111,8 @@ class ShardPerformed(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseSettled(Strict):
+class CourseSettled(Tagged, kind="course_settled"):
     """The point accepted last becomes the parameters first: something wants to read them."""
-
-    kind: Literal["course_settled"] = "course_settled"
 
     def apply(self, state: State) -> None:
         with state.changing_batch() as batch:
@@ -130,10 +120,8 @@ class CourseSettled(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseInterrupted(Strict):
+class CourseInterrupted(Tagged, kind="course_interrupted"):
     """The evaluation under way is dropped, because the job is to stop."""
-
-    kind: Literal["course_interrupted"] = "course_interrupted"
 
     def apply(self, state: State) -> None:
         with state.changing_batch() as batch:
@@ -142,10 +130,9 @@ class CourseInterrupted(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupGranted(Strict):
+class GroupGranted(Tagged, kind="group_granted"):
     """A replica got a group of portions."""
 
-    kind: Literal["group_granted"] = "group_granted"
     member: MemberId
     holding: tuple[int, ...]
     """Attempts that it had."""
@@ -156,10 +143,9 @@ class GroupGranted(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupStaged(Strict):
+class GroupStaged(Tagged, kind="group_staged"):
     """Every shard holds the gradient of an attempt."""
 
-    kind: Literal["group_staged"] = "group_staged"
     member: MemberId
     result: Result
 
@@ -169,10 +155,9 @@ class GroupStaged(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReturnBegun(Strict):
+class ReturnBegun(Tagged, kind="return_begun"):
     """All shards go back to the newest checkpoint."""
 
-    kind: Literal["return_begun"] = "return_begun"
     reason: str
 
     def apply(self, state: State) -> None:
@@ -181,10 +166,9 @@ class ReturnBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CutDamaged(Strict):
+class CutDamaged(Tagged, kind="cut_damaged"):
     """The newest checkpoint is not whole: all shards go back to the one before it."""
 
-    kind: Literal["cut_damaged"] = "cut_damaged"
     reason: str
 
     def apply(self, state: State) -> None:
@@ -197,10 +181,9 @@ class CutDamaged(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardReturned(Strict):
+class ShardReturned(Tagged, kind="shard_returned"):
     """A shard is there."""
 
-    kind: Literal["shard_returned"] = "shard_returned"
     member: MemberId
 
     def apply(self, state: State) -> None:
@@ -209,10 +192,9 @@ class ShardReturned(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseReturned(Strict):
+class CourseReturned(Tagged, kind="course_returned"):
     """All shards are there, or were never anywhere else."""
 
-    kind: Literal["course_returned"] = "course_returned"
     shards: tuple[int, ...]
     """Their incarnations, by index."""
 

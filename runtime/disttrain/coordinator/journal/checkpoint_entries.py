@@ -1,21 +1,19 @@
 """What the journal says of checkpoints and evaluations, and what each entry means."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Phase, Saved, State
 from disttrain.coordinator.journal.totals import Extremes
-from disttrain.coordinator.protocol.fields import Strict
+from disttrain.coordinator.protocol.fields import Tagged
 from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 
 _EVALUATIONS_KEPT = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointBegun(Strict):
+class CheckpointBegun(Tagged, kind="checkpoint_begun"):
     """The ledger was cut."""
 
-    kind: Literal["checkpoint_begun"] = "checkpoint_begun"
     number: int
     now: float
 
@@ -28,10 +26,9 @@ class CheckpointBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardPartWritten(Strict):
+class ShardPartWritten(Tagged, kind="shard_part_written"):
     """A shard's part of the checkpoint is on disk."""
 
-    kind: Literal["shard_part_written"] = "shard_part_written"
     number: int
     shard: int
     part: ShardWritten
@@ -44,10 +41,9 @@ class ShardPartWritten(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointEnded(Strict):
+class CheckpointEnded(Tagged, kind="checkpoint_ended"):
     """The checkpoint is committed, or was removed."""
 
-    kind: Literal["checkpoint_ended"] = "checkpoint_ended"
     number: int
     committed: bool
     message: str = ""
@@ -76,10 +72,9 @@ def _saved(opened: OpenCheckpoint) -> Saved:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationBegun(Strict):
+class EvaluationBegun(Tagged, kind="evaluation_begun"):
     """A replica is asked to evaluate."""
 
-    kind: Literal["evaluation_begun"] = "evaluation_begun"
     epoch: int
     now: float
 
@@ -93,10 +88,9 @@ class EvaluationBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationEnded(Strict):
+class EvaluationEnded(Tagged, kind="evaluation_ended"):
     """The measures are known."""
 
-    kind: Literal["evaluation_ended"] = "evaluation_ended"
     evaluation: Evaluation
 
     def apply(self, state: State) -> None:

@@ -1,21 +1,18 @@
 """What the journal says of the job as a whole, and what each entry means."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.leases.data_ledger import DataLedger
-from disttrain.coordinator.protocol.fields import Strict
+from disttrain.coordinator.protocol.fields import Tagged
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
 from disttrain.transport.header import Role
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restarted(Strict):
+class Restarted(Tagged, kind="restarted"):
     """The coordinator itself came back from its journal."""
-
-    kind: Literal["restarted"] = "restarted"
 
     def apply(self, state: State) -> None:
         state.totals.add_restart(Role.COORDINATOR)
@@ -27,10 +24,9 @@ class Restarted(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseChanged(Strict):
+class PhaseChanged(Tagged, kind="phase_changed"):
     """The job goes on to another phase."""
 
-    kind: Literal["phase_changed"] = "phase_changed"
     phase: Phase
     now: float
     reason: str = ""
@@ -61,20 +57,17 @@ class PhaseChanged(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StopAsked(Strict):
+class StopAsked(Tagged, kind="stop_asked"):
     """A person wants the job to end."""
-
-    kind: Literal["stop_asked"] = "stop_asked"
 
     def apply(self, state: State) -> None:
         state.stopping = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataKnown(Strict):
+class DataKnown(Tagged, kind="data_known"):
     """The first replica said how much data there is."""
 
-    kind: Literal["data_known"] = "data_known"
     seed: int
     samples: int
     portion_size: int
@@ -96,10 +89,9 @@ class DataKnown(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayoutKnown(Strict):
+class LayoutKnown(Tagged, kind="layout_known"):
     """The first replica described the model."""
 
-    kind: Literal["layout_known"] = "layout_known"
     layout: ModelLayout
 
     def apply(self, state: State) -> None:
@@ -107,10 +99,9 @@ class LayoutKnown(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed(Strict):
+class Placed(Tagged, kind="placed"):
     """Who holds what from now on."""
 
-    kind: Literal["placed"] = "placed"
     placement: Placement
 
     def apply(self, state: State) -> None:

@@ -1,16 +1,14 @@
 """What the journal says of members that come and go, and what each entry means."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Fencing, Life, LifeState, State
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
     Position,
     SenderPosition,
-    Strict,
+    Tagged,
 )
 from disttrain.coordinator.protocol.messages import Restored
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
@@ -20,10 +18,9 @@ _INSTANCES_KEPT = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemberJoined(Strict):
+class MemberJoined(Tagged, kind="member_joined"):
     """A new life of a process."""
 
-    kind: Literal["member_joined"] = "member_joined"
     member: MemberId
     instance: str
     pid: int
@@ -42,7 +39,7 @@ class MemberJoined(Strict):
             state.old_instances.append(lives[index].instance)
             del state.old_instances[:-_INSTANCES_KEPT]
         state.members_changed(role)
-        name = totals.name(role, index)
+        name = self.member.name
         state.incarnations[name] = max(self.member.incarnation, state.incarnations.get(name, 0))
         lives[index] = Life(
             role=role,
@@ -59,10 +56,9 @@ class MemberJoined(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardRestored(Strict):
+class ShardRestored(Tagged, kind="shard_restored"):
     """A shard's new life says what it came back with."""
 
-    kind: Literal["shard_restored"] = "shard_restored"
     member: MemberId
     restored: Restored
 
@@ -83,10 +79,9 @@ class ShardRestored(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossCorrected(Strict):
+class LossCorrected(Tagged, kind="loss_corrected"):
     """An update that a shard reported as lost was sent again: its answer had not arrived."""
 
-    kind: Literal["loss_corrected"] = "loss_corrected"
     shard: int
     sender: LostUpdates
 
@@ -95,10 +90,9 @@ class LossCorrected(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemberLost(Strict):
+class MemberLost(Tagged, kind="member_lost"):
     """A life has ended; a replica's last position is asked from the shards unless it left."""
 
-    kind: Literal["member_lost"] = "member_lost"
     member: MemberId
     state: LifeState
     reason: str
@@ -138,10 +132,9 @@ class MemberLost(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FenceAnswered(Strict):
+class FenceAnswered(Tagged, kind="fence_answered"):
     """A shard said how far a dead replica got there."""
 
-    kind: Literal["fence_answered"] = "fence_answered"
     shard: int
     sender: SenderPosition
     partial_chunks: int
@@ -164,10 +157,9 @@ class FenceAnswered(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardConfigured(Strict):
+class ShardConfigured(Tagged, kind="shard_configured"):
     """A shard knows its ranges."""
 
-    kind: Literal["shard_configured"] = "shard_configured"
     member: MemberId
 
     def apply(self, state: State) -> None:
@@ -176,10 +168,9 @@ class ShardConfigured(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardInitialised(Strict):
+class ShardInitialised(Tagged, kind="shard_initialised"):
     """A shard has all its values."""
 
-    kind: Literal["shard_initialised"] = "shard_initialised"
     member: MemberId
 
     def apply(self, state: State) -> None:

@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.batch_state import Batch, worker
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
@@ -360,7 +359,7 @@ class State(Strict):
         found = dict(self.totals.non_finite)
         for life in self.replicas.values():
             if life.non_finite:
-                key = totals.name(Role.REPLICA, life.index)
+                key = life.member.name
                 found[key] = found.get(key, 0) + life.non_finite
         return found
 

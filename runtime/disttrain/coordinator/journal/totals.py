@@ -1,17 +1,12 @@
 """Counters of the job that outlive the processes that counted. Pure."""
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Strict
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport, added
 from disttrain.job import names
 from disttrain.transport.header import Role
-
-
-def name(role: Role, index: int) -> str:
-    if role is Role.REPLICA:
-        return names.replica_name(index)
-    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 
 def _key(shard: int, sender: LostUpdates) -> str:
@@ -62,7 +57,7 @@ class Totals(Strict):
         more = sender.lost - self.lost_by(shard, sender)
         if more:
             self.updates_lost_by_shard[_key(shard, sender)] = sender.lost
-            key = name(Role.REPLICA, sender.index)
+            key = names.replica_name(sender.index)
             self.updates_lost[key] = self.updates_lost.get(key, 0) + more
             if not self.updates_lost[key]:
                 del self.updates_lost[key]
@@ -79,7 +74,7 @@ class Totals(Strict):
     def add_non_finite(self, index: int, count: int) -> None:
         """Counts the non-finite gradients of a life that ended."""
         if count:
-            key = name(Role.REPLICA, index)
+            key = names.replica_name(index)
             self.non_finite[key] = self.non_finite.get(key, 0) + count
 
     def add_report(
@@ -95,10 +90,7 @@ class Totals(Strict):
 
     def all_replicas(self) -> ReplicaReport:
         """The sum of the last reports of all ended lives."""
-        whole = ReplicaReport()
-        for report in self.replica_reports.values():
-            whole = added(whole, report)
-        return whole
+        return reduce(added, self.replica_reports.values(), ReplicaReport())
 
 
 @dataclass(kw_only=True, slots=True)

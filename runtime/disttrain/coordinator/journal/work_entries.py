@@ -1,18 +1,16 @@
 """What the journal says of orders, leases and progress, and what each entry means."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State
-from disttrain.coordinator.protocol.fields import Lease, MemberId, Progress, Strict
+from disttrain.coordinator.protocol.fields import Lease, MemberId, Progress, Tagged
 from disttrain.coordinator.protocol.orders import Admit, Order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderIssued(Strict):
+class OrderIssued(Tagged, kind="order_issued"):
     """An order was given."""
 
-    kind: Literal["order_issued"] = "order_issued"
     id: int
     member: MemberId
     order: Order
@@ -30,10 +28,9 @@ class OrderIssued(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderClosed(Strict):
+class OrderClosed(Tagged, kind="order_closed"):
     """An order was answered or is void."""
 
-    kind: Literal["order_closed"] = "order_closed"
     id: int
 
     def apply(self, state: State) -> None:
@@ -41,20 +38,17 @@ class OrderClosed(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EpochOpened(Strict):
+class EpochOpened(Tagged, kind="epoch_opened"):
     """Another pass over the data begins."""
-
-    kind: Literal["epoch_opened"] = "epoch_opened"
 
     def apply(self, state: State) -> None:
         state.data.open_epoch()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeaseGranted(Strict):
+class LeaseGranted(Tagged, kind="lease_granted"):
     """A replica got a range of samples."""
 
-    kind: Literal["lease_granted"] = "lease_granted"
     member: MemberId
     lease: Lease
 
@@ -63,10 +57,9 @@ class LeaseGranted(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progressed(Strict):
+class Progressed(Tagged, kind="progressed"):
     """A replica has finished more."""
 
-    kind: Literal["progressed"] = "progressed"
     member: MemberId
     progress: Progress
     non_finite: int
@@ -80,10 +73,9 @@ class Progressed(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeasesExpired(Strict):
+class LeasesExpired(Tagged, kind="leases_expired"):
     """A silent replica lost its leases."""
 
-    kind: Literal["leases_expired"] = "leases_expired"
     member: MemberId
 
     def apply(self, state: State) -> None:
@@ -92,10 +84,9 @@ class LeasesExpired(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drained(Strict):
+class Drained(Tagged, kind="drained"):
     """A replica pushes nothing more."""
 
-    kind: Literal["drained"] = "drained"
     member: MemberId
     progress: Progress
 

@@ -4,19 +4,19 @@ Training never waits for it, and does not care whether it succeeds.
 """
 
 import http.client
-import queue
 import ssl
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import closing
+from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.job import spec
 from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER, PLURAL
+from disttrain.launch.background import Background
 from disttrain.launch.config import ClusterAccess
 from disttrain.telemetry import logs
 
@@ -33,15 +33,6 @@ class StatusRefused(OSError):
     """The API server understood the patch and does not take it, now or later."""
 
 
-class _Work(NamedTuple):
-    """A patch to send."""
-
-    fields: Json
-    content: bytes
-    until: float
-    """Attempts are made until then, as `time.monotonic` says; one in any case."""
-
-
 class ClusterStatus:
     """`offer` belongs to the coordinator's thread."""
 
@@ -49,53 +40,51 @@ class ClusterStatus:
         """`send` raises OSError; StatusRefused where another attempt is in vain."""
         self._send = send
         self._patches = patches
-        self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[Json, str]] = queue.SimpleQueue()
-        self._is_sending = False
+        self._background = Background("cluster-status")
+        self._sent: tuple[Json, Future[str]] | None = None
+        """What was sent last, and the complaint about it, until that is heard."""
         self._complaint = ""
-        self._thread = threading.Thread(target=self._run, name="cluster-status", daemon=True)
-        self._thread.start()
 
     def offer(self, fields: Callable[[], Json], now: float) -> None:
         """Send what `fields` says, if it is time and news. Never waits."""
         self._hear()
-        if not self._is_sending and self._patches.due(now):
+        if self._sent is None and self._patches.due(now):
             self._submit(fields(), now)
 
     def close(self, fields: Json, now: float) -> None:
         """Send the last words, again if need be, and wait a moment for them."""
         self._hear()
         self._submit(fields, now, until=time.monotonic() + _LAST_SECONDS)
-        self._waiting.put(None)
-        self._thread.join(_LAST_SECONDS)
+        if self._sent is not None:
+            wait([self._sent[1]], _LAST_SECONDS)
 
     def _submit(self, fields: Json, now: float, until: float = 0.0) -> None:
         content = self._patches.take(fields, now)
         if content is not None:
-            self._is_sending = True
-            self._waiting.put(_Work(fields, content, until))
+            deliver = partial(self._deliver, content, until)
+            self._sent = fields, self._background.submit(deliver)
 
     def _hear(self) -> None:
-        while not self._answers.empty():
-            fields, complaint = self._answers.get()
-            self._is_sending = False
-            self._patches.answered(fields, is_taken=not complaint)
-            if complaint and complaint != self._complaint:
-                LOG.warning("the API server has not taken the status", reason=complaint)
-            self._complaint = complaint
+        if self._sent is None or not self._sent[1].done():
+            return
+        fields, complaint = self._sent[0], self._sent[1].result()
+        self._sent = None
+        self._patches.answered(fields, is_taken=not complaint)
+        if complaint and complaint != self._complaint:
+            LOG.warning("the API server has not taken the status", reason=complaint)
+        self._complaint = complaint
 
-    def _run(self) -> None:
-        while (work := self._waiting.get()) is not None:
-            self._answers.put((work.fields, self._deliver(work)))
+    def _deliver(self, content: bytes, until: float) -> str:
+        """Send it; the complaint about the last attempt, empty if it was taken.
 
-    def _deliver(self, work: _Work) -> str:
-        """Send it; the complaint about the last attempt, empty if it was taken."""
+        `until`: attempts are made until then, as `time.monotonic` says; one in any case.
+        """
         while True:
             try:
-                self._send(work.content)
+                self._send(content)
             except OSError as error:
                 complaint = str(error) or type(error).__name__
-                if isinstance(error, StatusRefused) or time.monotonic() >= work.until:
+                if isinstance(error, StatusRefused) or time.monotonic() >= until:
                     return complaint
             else:
                 return ""

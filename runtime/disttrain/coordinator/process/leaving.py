@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from disttrain.coordinator.decisions.machine import Coordinator, Decision
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.telemetry import logs
 
@@ -28,7 +29,7 @@ class Leaving:
         """From a signal handler."""
         self._asked = True
 
-    def is_over(self, now: float, settle: Callable[[Decision], None]) -> bool:
+    def is_over(self, now: float, settle: Callable[[Turn], None]) -> bool:
         """Whether this process may end now; begins the last checkpoint when it was asked to."""
         if not self._asked:
             return False

@@ -1,7 +1,7 @@
 """When the coordinator writes which of its files, and what its log says of decisions."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal import (
@@ -9,7 +9,6 @@ from disttrain.coordinator.journal import (
     entries,
     job_entries,
     member_entries,
-    totals,
     work_entries,
 )
 from disttrain.coordinator.journal.checkpoint_entries import (
@@ -33,18 +32,6 @@ _METRICS_SECONDS = 2.0
 _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
     "hold, training halts until it has room and its files or its store can be read"
-)
-_OfMember: TypeAlias = (
-    member_entries.MemberJoined | work_entries.LeasesExpired | member_entries.MemberLost
-)
-_OfMethod: TypeAlias = (
-    batch_entries.WarmStartEnded
-    | batch_entries.CourseBegun
-    | batch_entries.RulesChanged
-    | batch_entries.ReturnBegun
-    | batch_entries.CutDamaged
-    | batch_entries.CourseReturned
-    | batch_entries.ShardPerformed
 )
 
 
@@ -106,16 +93,12 @@ class Reporting:
             self._checkpoint_began = entry.now
         elif isinstance(entry, CheckpointEnded):
             self._checkpoint_ended(entry, now)
-        elif isinstance(entry, member_entries.ShardRestored):
-            self._note_damage(entry)
-        elif isinstance(entry, _OfMember):
-            self._note_member(entry)
-        elif isinstance(entry, _OfMethod):
-            self._note_method(entry)
         elif isinstance(entry, job_entries.PhaseChanged):
-            reason = str(entry.reason or self._machine.state.reason or "")
-            LOG.info("phase", phase=entry.phase.value, reason=reason)
             self._phase_changed(entry, now)
+        else:
+            _note_member(entry)
+            self._note_method(entry)
+            self._note_course(entry)
 
     def ready(self, patience_seconds: float) -> None:
         """Says over HTTP that this process serves, and that it hangs after so long without a turn.
@@ -144,15 +127,6 @@ class Reporting:
         machine = self._machine
         return sections.of_object(machine.state, machine.stages, machine.watch, now)
 
-    def _note_member(self, entry: _OfMember) -> None:
-        name = totals.name(entry.member.role, entry.member.index)
-        if isinstance(entry, member_entries.MemberLost):
-            LOG.warning("member lost", member=name, reason=entry.reason)
-        elif isinstance(entry, work_entries.LeasesExpired):
-            LOG.warning("silent: what it has not finished goes to others", member=name)
-        else:
-            LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
-
     def _note_evaluation(self, entry: EvaluationEnded, now: float) -> None:
         state = self._machine.state
         self._files.add_metrics({"time": now, **status.evaluation_line(state)})
@@ -162,17 +136,12 @@ class Reporting:
             LOG.warning(warning)
             self._measure_warning = warning
 
-    def _note_damage(self, entry: member_entries.ShardRestored) -> None:
-        name, taken = totals.name(entry.member.role, entry.member.index), entry.restored.checkpoint
-        for number in entry.restored.damaged:
-            LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
-
     def _checkpoint_ended(self, entry: CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
             self._metrics.checkpoint_seconds.observe(now - self._checkpoint_began)
 
-    def _note_method(self, entry: _OfMethod) -> None:
+    def _note_method(self, entry: entries.Entry) -> None:
         if isinstance(entry, batch_entries.WarmStartEnded):
             LOG.info("warm start is processed", samples=self._machine.state.samples)
         elif isinstance(entry, batch_entries.ReturnBegun):
@@ -184,19 +153,16 @@ class Reporting:
         elif isinstance(entry, batch_entries.RulesChanged):
             for change in entry.changes:
                 LOG.warning("the manifest has changed since the checkpoint", change=change)
-        elif not isinstance(entry, batch_entries.CourseBegun):
-            self._note_course(entry)
-        else:
+        elif isinstance(entry, batch_entries.CourseBegun):
             size = entry.rules.groups_of_a_batch or entry.groups
             LOG.info("batch method begins", groups=size)
             if warning := batch_status.warning(size, self._machine.settings.replicas):
                 LOG.warning(warning)
 
-    def _note_course(
-        self, entry: batch_entries.CourseReturned | batch_entries.ShardPerformed
-    ) -> None:
+    def _note_course(self, entry: entries.Entry) -> None:
         batch = self._machine.state.batch
-        if batch is None:
+        has_moved = isinstance(entry, batch_entries.CourseReturned | batch_entries.ShardPerformed)
+        if batch is None or not has_moved:
             return
         seen = batch.course.method.progress
         if isinstance(entry, batch_entries.CourseReturned):
@@ -206,6 +172,8 @@ class Reporting:
         self._iteration = seen.iteration
 
     def _phase_changed(self, entry: job_entries.PhaseChanged, now: float) -> None:
+        reason = str(entry.reason or self._machine.state.reason or "")
+        LOG.info("phase", phase=entry.phase.value, reason=reason)
         self._next_status = 0.0
         if entry.phase.ended:
             self.finish(now)
@@ -224,3 +192,16 @@ class Reporting:
     def _exactness(self) -> dict[str, bool]:
         counted = status.counts_every_loss(self._machine.state, self._machine.watch)
         return {"updatesLostIsExact": self._losses_are_exact and counted}
+
+
+def _note_member(entry: entries.Entry) -> None:
+    if isinstance(entry, member_entries.MemberJoined):
+        LOG.info("member joined", member=entry.member.name, incarnation=entry.member.incarnation)
+    elif isinstance(entry, member_entries.ShardRestored):
+        name, taken = entry.member.name, entry.restored.checkpoint
+        for number in entry.restored.damaged:
+            LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
+    elif isinstance(entry, work_entries.LeasesExpired):
+        LOG.warning("silent: what it has not finished goes to others", member=entry.member.name)
+    elif isinstance(entry, member_entries.MemberLost):
+        LOG.warning("member lost", member=entry.member.name, reason=entry.reason)

@@ -9,7 +9,6 @@ from functools import partial
 from disttrain.checkpoint import names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
 from disttrain.checkpoint.manifest import JobIdentity
-from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
@@ -129,13 +128,14 @@ def open_parts(
     kept = journals.open_journal(config.checkpoints)
     # A pod's name, or what is this launcher's alone.
     kept.claim(config.place or config.coordinator_address)
-    begun = start.first_state(config, store)
-    kept.begin(begun.state)
+    found, origin = start.first_state(config, store)
+    kept.begin(found)
     if config.resume_from is not None:
         # Before anybody is told anything: a next life that began anew would tell the same lives.
         RunFolder(config.run_folder).resumed.touch()
     stages = strategies.stages(config.job.spec, config.checkpoints.uri)
-    machine = Coordinator(begun.state, stages, _places(config, store))
+    places = Places(model_file=_model_file(config), staging=store.staging, checkpoint=store.place)
+    machine = Coordinator(found, stages, places)
     identity = JobIdentity(uid=config.job_uid, name=config.job.metadata.name)
     parts = Parts(
         machine=machine,
@@ -145,17 +145,9 @@ def open_parts(
         leaving=Leaving(machine, kept),
         farewells=watch,
         supervisor=config.supervisor,
-        clock=clock(begun.state.latest_time),
+        clock=clock(found.latest_time),
     )
-    return parts, begun.origin
-
-
-def _places(config: LaunchConfig, store: Store) -> Places:
-    return Places(
-        model_file=_model_file(config),
-        staging=store.staging,
-        checkpoint=store.place,
-    )
+    return parts, origin
 
 
 def _model_file(config: LaunchConfig) -> str:

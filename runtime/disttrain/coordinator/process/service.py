@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.coordinator.decisions.machine import Coordinator, Decision
-from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Turn
 from disttrain.coordinator.errors import MessageRefused, Superseded
 from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.entries import Entry
@@ -109,14 +109,13 @@ class Service:
         self._ended: float | None = None
         self._rotate = False
 
-    def settle(self, decision: Decision) -> None:
-        """Journals what was decided, then carries out its effects, which lead to decisions."""
-        parts = self._parts
-        parts.journal.append(decision.decided)
-        self._has_changed = self._has_changed or bool(decision.decided)
-        for entry in decision.decided:
+    def settle(self, turn: Turn) -> None:
+        """Journals what was decided, then carries out its effects, which lead to more turns."""
+        self._parts.journal.append(tuple(turn.decided))
+        self._has_changed = self._has_changed or bool(turn.decided)
+        for entry in turn.decided:
             self._note(entry)
-        for effect in decision.effects:
+        for effect in turn.effects:
             self._carry_out(effect)
 
     def run(self) -> None:
@@ -190,16 +189,16 @@ class Service:
             LOG.warning("request refused", sender=sender, reason=reason[:_WORDS], so_far=count)
 
     def _decide(self, request: Request, parsed: messages.Request) -> messages.Reply | None:
-        decision = self._parts.machine.request(parsed, self._parts.clock())
-        if isinstance(decision.reply, messages.StatusReply):
-            self._reply(request, decision.reply)
+        turn = self._parts.machine.request(parsed, self._parts.clock())
+        if isinstance(turn.reply, messages.StatusReply):
+            self._reply(request, turn.reply)
             return None
-        self.settle(decision)
-        if decision.patience_seconds and isinstance(parsed, messages.RequestWork):
-            self._keep(request, parsed, self._parts.clock() + decision.patience_seconds)
+        self.settle(turn)
+        if turn.patience_seconds and isinstance(parsed, messages.RequestWork):
+            self._keep(request, parsed, self._parts.clock() + turn.patience_seconds)
             return None
-        self._remember_peer(request, parsed, decision.reply)
-        return decision.reply
+        self._remember_peer(request, parsed, turn.reply)
+        return turn.reply
 
     def _keep(self, request: Request, parsed: messages.RequestWork, until: float) -> None:
         """Keep a request back, in place of an older one or of the same one sent again.
@@ -220,12 +219,12 @@ class Service:
         for member, kept in list(self._kept.items()):
             if not news and now < kept.until:
                 continue
-            decision = self._parts.machine.request_again(kept.parsed, now)
-            self.settle(decision)
-            is_due = now >= kept.until or not decision.patience_seconds
-            if decision.reply is not None and is_due:
+            turn = self._parts.machine.request_again(kept.parsed, now)
+            self.settle(turn)
+            is_due = now >= kept.until or not turn.patience_seconds
+            if turn.reply is not None and is_due:
                 del self._kept[member]
-                self._replies.append((kept.request, decision.reply))
+                self._replies.append((kept.request, turn.reply))
 
     def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
         """Nothing was decided, so there is nothing to wait for."""

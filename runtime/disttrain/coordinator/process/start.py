@@ -1,6 +1,5 @@
 """The state that a coordinator starts with: from its journal, from a checkpoint, or new."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -24,40 +23,35 @@ class Origin(StrEnum):
     """The whole job was started again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
-    """What to begin with."""
-
-    state: State
-    origin: Origin
-
-
-def first_state(config: LaunchConfig, store: Store) -> Start:
+def first_state(config: LaunchConfig, store: Store) -> tuple[State, Origin]:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
     Raises JournalDamaged, WrongJournal, ManifestChanged, and CheckpointError for a store that does
     not answer.
     """
-    start = _found(config, store)
-    start.state.job_uid = config.job_uid
-    start.state.next_checkpoint = max(start.state.next_checkpoint, store.next_number())
-    return start
+    found, origin = _found(config, store)
+    found.job_uid = config.job_uid
+    found.next_checkpoint = max(found.next_checkpoint, store.next_number())
+    return found, origin
 
 
-def _found(config: LaunchConfig, store: Store) -> Start:
-    checkpoint, shards = config.resume_from, config.job.spec.shards
-    if checkpoint is not None:
-        ledger = _read_ledger(store, checkpoint)
-        _require_possible(ledger, config)
-        source = str(config.checkpoints) if config.checkpoints.uri else str(checkpoint)
-        resumed = resume.from_ledger(ledger, source, shards)
-        return Start(state=resumed, origin=Origin.CHECKPOINT)
+def _found(config: LaunchConfig, store: Store) -> tuple[State, Origin]:
+    if config.resume_from is not None:
+        return _resumed(config, store, config.resume_from), Origin.CHECKPOINT
     replayed = journals.replay(config.checkpoints)
     if replayed is not None:
         _check_job(replayed.state, config.job_uid, str(config.checkpoints))
-        return Start(state=replayed.state, origin=Origin.JOURNAL)
+        return replayed.state, Origin.JOURNAL
     _require_none_of_its_own(store, config)
-    return Start(state=State(), origin=Origin.NEW)
+    return State(), Origin.NEW
+
+
+def _resumed(config: LaunchConfig, store: Store, checkpoint: Path) -> State:
+    ledger = _read_ledger(store, checkpoint)
+    if why := changes.impossible(ledger, config.job.spec):
+        raise ManifestChanged(why)
+    source = str(config.checkpoints) if config.checkpoints.uri else str(checkpoint)
+    return resume.from_ledger(ledger, source, config.job.spec.shards)
 
 
 def _require_none_of_its_own(store: Store, config: LaunchConfig) -> None:
@@ -69,12 +63,6 @@ def _require_none_of_its_own(store: Store, config: LaunchConfig) -> None:
             "journal: put the journal back, or go on from the checkpoint with disttrain resume"
         )
         raise JournalDamaged(message)
-
-
-def _require_possible(ledger: State, config: LaunchConfig) -> None:
-    why = changes.impossible(ledger, config.job.spec)
-    if why is not None:
-        raise ManifestChanged(why)
 
 
 def _check_job(found: State, job_uid: str, folder: str) -> None:

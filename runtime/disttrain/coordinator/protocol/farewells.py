@@ -59,7 +59,14 @@ class Farewells:
         for name in there.keys() - sizes.keys():
             LOG.warning("a farewell is too long", name=name, bytes=there[name])
             self.forget(name)
-        return _parsed(contents, self.forget)
+        found: dict[str, Leave] = {}
+        for name in sorted(contents):
+            try:
+                found[name] = _leave(contents[name])
+            except MessageRefused as error:
+                LOG.warning("a farewell cannot be read", name=name, reason=error)
+                self.forget(name)
+        return found
 
     def _contents(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
         with suppress(Corrupt, StoreDenied):
@@ -90,19 +97,7 @@ def in_folder(run: Path) -> Farewells:
 
 
 def _name(member: MemberId) -> str:
-    who = f"{member.role.name.lower()}-{member.index}.i{member.incarnation}"
-    return f"{names.FAREWELLS}/{who}.json"
-
-
-def _parsed(contents: Mapping[str, bytes], forget: Callable[[str], None]) -> dict[str, Leave]:
-    found: dict[str, Leave] = {}
-    for name in sorted(contents):
-        try:
-            found[name] = _leave(contents[name])
-        except MessageRefused as error:
-            LOG.warning("a farewell cannot be read", name=name, reason=error)
-            forget(name)
-    return found
+    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.json"
 
 
 def _leave(content: bytes) -> Leave:

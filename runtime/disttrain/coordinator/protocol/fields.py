@@ -1,10 +1,11 @@
 """Field types that the coordinator's messages, reports and journal entries share."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from disttrain.job import names
 from disttrain.transport.header import Role
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -22,8 +23,28 @@ class Strict:
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
+class Tagged(Strict):
+    """Base of the members of a union: the first field of their JSON, `kind`, tells them apart."""
+
+    __slots__ = ()
+    kind: str
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        # For its slots a dataclass is made a second time, of these annotations and without a kind.
+        if kind:
+            cls.__annotations__ = {"kind": Literal[kind], **cls.__annotations__}
+            cls.kind = kind
+
+
 LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")
 """For what had more fields in older journals."""
+
+
+def name_of(role: Role, index: int) -> str:
+    """The name of a process of a job."""
+    if role is Role.REPLICA:
+        return names.replica_name(index)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +55,11 @@ class MemberId(Strict):
     index: Count
     incarnation: Count
     """Life number, from 1; given by the coordinator."""
+
+    @property
+    def name(self) -> str:
+        """Of the process, whichever life it is in."""
+        return name_of(self.role, self.index)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

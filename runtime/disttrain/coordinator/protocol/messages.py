@@ -6,7 +6,7 @@ Every request may be sent again until it is answered: repeating it changes nothi
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from disttrain.coordinator.protocol.fields import (
     Progress,
     SenderPosition,
     Strict,
+    Tagged,
     Text,
 )
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
@@ -60,13 +61,12 @@ class Restored(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Join(Strict):
+class Join(Tagged, kind="join"):
     """A process introduces itself.
 
     The same instance gets the same answer. Answer `Joined` or `Refused`.
     """
 
-    kind: Literal["join"] = "join"
     role: Role
     index: Count | None
     """None: the coordinator chooses."""
@@ -90,10 +90,9 @@ class Join(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heartbeat(Strict):
+class Heartbeat(Tagged, kind="heartbeat"):
     """A member lives and tells its counters. Answer `HeartbeatReply` or `Refused`."""
 
-    kind: Literal["heartbeat"] = "heartbeat"
     member: MemberId
     epoch: Count = 0
     """Of the members that it has been told of: see `HeartbeatReply`."""
@@ -102,10 +101,9 @@ class Heartbeat(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestWork(Strict):
+class RequestWork(Tagged, kind="request_work"):
     """A replica asks before it runs dry. Answer `Work` or `Refused`."""
 
-    kind: Literal["request_work"] = "request_work"
     member: MemberId
     held: Count
     """Leases received and not yet completely computed, the current one included."""
@@ -119,32 +117,29 @@ class RequestWork(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupDone(Strict):
+class GroupDone(Tagged, kind="group_done"):
     """A replica's gradient of a group is staged on every shard. Answer `Acknowledged`."""
 
-    kind: Literal["group_done"] = "group_done"
     member: MemberId
     result: GroupResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderDone(Strict):
+class OrderDone(Tagged, kind="order_done"):
     """The answer to an order. Answer `Acknowledged` or `Refused`."""
 
-    kind: Literal["order_done"] = "order_done"
     member: MemberId
     order: Count
     result: Result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leave(Strict):
+class Leave(Tagged, kind="leave"):
     """A member ends by its own will (SIGTERM): nothing of it is under way any more.
 
     Answer `Acknowledged`.
     """
 
-    kind: Literal["leave"] = "leave"
     member: MemberId
     reason: Text
     progress: Progress | None = None
@@ -178,31 +173,27 @@ class FailureReason(StrEnum):
     """A shard died and `durability` is none."""
 
 
-_REASONS = {"Corrupt": FailureReason.CHECKPOINT_DAMAGED}
-
-
 def reason_of(error_kind: str) -> FailureReason:
     """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
-    return _REASONS.get(error_kind, FailureReason.TASK_ERROR)
+    is_damage = error_kind == "Corrupt"
+    return FailureReason.CHECKPOINT_DAMAGED if is_damage else FailureReason.TASK_ERROR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fail(Strict):
+class Fail(Tagged, kind="fail"):
     """From the launcher, or from a member without one: the job cannot go on.
 
     Answer `Acknowledged`; it ends as Failed.
     """
 
-    kind: Literal["fail"] = "fail"
     reason: FailureReason
     message: Text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemberDied(Strict):
+class MemberDied(Tagged, kind="member_died"):
     """From the launcher: a process ended. It is fenced at once. Answer `Acknowledged`."""
 
-    kind: Literal["member_died"] = "member_died"
     role: Role
     index: Count
     pid: Count
@@ -216,24 +207,19 @@ class MemberDied(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Status(Strict):
+class Status(Tagged, kind="status"):
     """Anybody on this machine asks how the job is. Answer `StatusReply`."""
 
-    kind: Literal["status"] = "status"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskPlacement(Strict):
+class AskPlacement(Tagged, kind="ask_placement"):
     """Before a holder restores what it holds, and joins. Answer `Placed`."""
 
-    kind: Literal["ask_placement"] = "ask_placement"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop(Strict):
+class Stop(Tagged, kind="stop"):
     """From the launcher (Ctrl-C): drain, checkpoint, end as Stopped. Answer `Acknowledged`."""
 
-    kind: Literal["stop"] = "stop"
     reason: Text
     at_once: bool = False
     """Without draining and a checkpoint."""
@@ -274,19 +260,17 @@ class Intervals(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed(Strict):
+class Placed(Tagged, kind="placed"):
     """The answer to `AskPlacement`, journaled before it is sent."""
 
-    kind: Literal["placed"] = "placed"
     placement: SoundPlacement | None = None
     """None: the model is not known yet, so nobody has held anything."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Joined(Strict):
+class Joined(Tagged, kind="joined"):
     """The answer to `Join`, journaled before it is sent."""
 
-    kind: Literal["joined"] = "joined"
     member: MemberId
     seed: Count
     epoch: Count = 0
@@ -325,19 +309,17 @@ class RefusalReason(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refused(Strict):
+class Refused(Tagged, kind="refused"):
     """A request was not carried out."""
 
-    kind: Literal["refused"] = "refused"
     reason: RefusalReason
     message: Text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeartbeatReply(Strict):
+class HeartbeatReply(Tagged, kind="heartbeat_reply"):
     """What a member should know. It also comes unasked, when members joined or ended."""
 
-    kind: Literal["heartbeat_reply"] = "heartbeat_reply"
     orders: tuple[NumberedOrder, ...] = ()
     """Every order to this member that it has not answered."""
     epoch: Count = 0
@@ -376,13 +358,12 @@ class GroupLease(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work(Strict):
+class Work(Tagged, kind="work"):
     """Leases to process, in this order, after those held.
 
     Without any: flush the accrued gradients now, since a portion is done only when acknowledged.
     """
 
-    kind: Literal["work"] = "work"
     leases: tuple[Lease, ...] = ()
     wait: bool = False
     """True: there may be work later, ask again after `after_seconds`; False without leases: there
@@ -396,17 +377,14 @@ class Work(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Acknowledged(Strict):
+class Acknowledged(Tagged, kind="acknowledged"):
     """The request was carried out or was carried out before."""
-
-    kind: Literal["acknowledged"] = "acknowledged"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StatusReply(Strict):
+class StatusReply(Tagged, kind="status_reply"):
     """The content of status.json."""
 
-    kind: Literal["status_reply"] = "status_reply"
     status: dict[str, Any]
 
 

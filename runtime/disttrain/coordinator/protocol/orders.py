@@ -6,7 +6,7 @@ A member runs each order id once and answers it with
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AliasChoices, Field
 
@@ -16,6 +16,7 @@ from disttrain.coordinator.protocol.fields import (
     Progress,
     SenderPosition,
     Strict,
+    Tagged,
     Text,
 )
 from disttrain.sandblaster.batch import orders as batch_orders
@@ -24,44 +25,40 @@ from disttrain.state.vector import VectorText
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Configure(Strict):
+class Configure(Tagged, kind="configure"):
     """To a shard: who holds what. Answer `Done`."""
 
     __pydantic_config__ = LENIENT
 
-    kind: Literal["configure"] = "configure"
     placement: Placement | None = None
     """None in the journal: it is put in as the order is sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Admit(Strict):
+class Admit(Tagged, kind="admit"):
     """In older journals only: there, each replica was an order to each shard."""
 
-    kind: Literal["admit"] = "admit"
     index: Count
     incarnation: Count
     live_replicas: Count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fence(Strict):
+class Fence(Tagged, kind="fence"):
     """To a shard: nothing of this life of a replica (or an earlier one) is applied from now on.
 
     Answer `Fenced`.
     """
 
-    kind: Literal["fence"] = "fence"
     index: Count
     incarnation: Count
     live_replicas: Count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint(Strict):
+class Checkpoint(Tagged, kind="checkpoint"):
     """To a shard: write your part into this folder. Answer `ShardWritten` or `OrderFailed`."""
 
-    kind: Literal["checkpoint"] = "checkpoint"
     number: Count
     folder: Text
     """Staging folder; the coordinator commits it when all parts are there."""
@@ -70,13 +67,12 @@ class Checkpoint(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Upload(Strict):
+class Upload(Tagged, kind="upload"):
     """To a replica: send your current parameters and buffers to these shards.
 
     Answer `Done` when all said UPLOADED.
     """
 
-    kind: Literal["upload"] = "upload"
     shards: tuple[Count, ...]
 
 
@@ -88,10 +84,9 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluate(Strict):
+class Evaluate(Tagged, kind="evaluate"):
     """To a replica: evaluate between two steps. Answer `Evaluated` or `OrderFailed`."""
 
-    kind: Literal["evaluate"] = "evaluate"
     split: Split
     batch_size: Count
     model_file: Text | None
@@ -99,74 +94,65 @@ class Evaluate(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Export(Strict):
+class Export(Tagged, kind="export"):
     """To a replica: `checkpoint.export` of this folder. Answer `Done` or `OrderFailed`."""
 
-    kind: Literal["export"] = "export"
     checkpoint: Text
     out: Text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drain(Strict):
+class Drain(Tagged, kind="drain"):
     """To a replica: stop training with nothing under way.
 
     Drop the leases not begun, finish the step, flush the accrued gradients, wait until every shard
     has acknowledged every push. Answer `Drained`. Orders still come afterwards.
     """
 
-    kind: Literal["drain"] = "drain"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeaveWarmStart(Strict):
+class LeaveWarmStart(Tagged, kind="leave_warm_start"):
     """To a replica, after `Drain`: the warm start is over, work for the batch method now.
 
     Answer `Done` when you have taken over the shards' values again.
     """
 
-    kind: Literal["leave_warm_start"] = "leave_warm_start"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class End(Strict):
+class End(Tagged, kind="end"):
     """To every member: exit with code 0. Answer `Done` first."""
 
-    kind: Literal["end"] = "end"
     reason: Text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Perform(Strict):
+class Perform(Tagged, kind="perform"):
     """To a shard of a batch method: carry out an order of the method, once.
 
     Answer `Performed` or `OrderFailed`.
     """
 
-    kind: Literal["perform"] = "perform"
     order: batch_orders.Order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decide(Strict):
+class Decide(Tagged, kind="decide"):
     """To a shard of a batch method: winners so far, so that it need not keep the others.
 
     Answer `Done`.
     """
 
-    kind: Literal["decide"] = "decide"
     news: batch_orders.Decided
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReturnTo(Strict):
+class ReturnTo(Tagged, kind="return_to"):
     """To a shard of a batch method: all is again as in this checkpoint.
 
     So are the orders that it has carried out, and nothing is staged. Answer `Done` or
     `OrderFailed`.
     """
 
-    kind: Literal["return_to"] = "return_to"
     checkpoint: Count
 
 
@@ -197,10 +183,8 @@ class NumberedOrder(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done(Strict):
+class Done(Tagged, kind="done"):
     """The order was carried out; there is nothing to tell."""
-
-    kind: Literal["done"] = "done"
 
 
 class WhyFailed(StrEnum):
@@ -217,19 +201,17 @@ class WhyFailed(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderFailed(Strict):
+class OrderFailed(Tagged, kind="failed"):
     """The order could not be carried out."""
 
-    kind: Literal["failed"] = "failed"
     message: Text
     why: WhyFailed = WhyFailed.OTHER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fenced(Strict):
+class Fenced(Tagged, kind="fenced"):
     """How far the fenced sender got at this shard."""
 
-    kind: Literal["fenced"] = "fenced"
     sender: SenderPosition
     acknowledged: Count = 0
     """Sequence number of its last push applied completely here."""
@@ -249,12 +231,11 @@ class VectorWritten(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardWritten(Strict):
+class ShardWritten(Tagged, kind="shard_written"):
     """One shard's part of a checkpoint is on disk (file and folder synced)."""
 
     __pydantic_config__ = LENIENT
 
-    kind: Literal["shard_written"] = "shard_written"
     file: Text
     """Name within the folder."""
     bytes: Count
@@ -268,10 +249,9 @@ class ShardWritten(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluated(Strict):
+class Evaluated(Tagged, kind="evaluated"):
     """Sums of the task's measures over the split."""
 
-    kind: Literal["evaluated"] = "evaluated"
     sums: dict[str, float]
     samples: Count
     loss: float | None
@@ -282,18 +262,16 @@ class Evaluated(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drained(Strict):
+class Drained(Tagged, kind="drained"):
     """Everything is acknowledged; nothing more is pushed. Leases in hand ended where it says."""
 
-    kind: Literal["drained"] = "drained"
     progress: Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Performed(Strict):
+class Performed(Tagged, kind="performed"):
     """A shard has carried out an order of a batch method, now or before."""
 
-    kind: Literal["performed"] = "performed"
     performed: batch_orders.Performed
 
 

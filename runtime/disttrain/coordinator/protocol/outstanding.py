@@ -58,6 +58,3 @@ class Outstanding:
     def due(self, now: float) -> list[tuple[int, bytes]]:
         """The requests to be sent now; they stay due until they are `sent`."""
         return [(number, one.payload) for number, one in self._waiting.items() if now >= one.due]
-
-    def __len__(self) -> int:
-        return len(self._waiting)

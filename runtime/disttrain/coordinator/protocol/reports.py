@@ -5,6 +5,7 @@ Every number counts from the start of that process: a report may be sent twice, 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
@@ -112,28 +113,23 @@ _Report = TypeVar("_Report", ReplicaReport, ShardReport)
 
 def added(old: _Report, new: _Report) -> _Report:
     """A report whose numbers and histograms are the sums; everything else is the newer one's."""
-    sums = {
+    sums: dict[str, Any] = {
         item.name: _sum(getattr(old, item.name), getattr(new, item.name))
         for item in fields(new)
         if item.name != "version"
     }
-    changes: dict[str, Any] = {key: value for key, value in sums.items() if value is not None}
-    return replace(new, **changes)
+    return replace(new, **sums)
 
 
-def _sum(old: object, new: object) -> object | None:
+def _sum(old: object, new: object) -> object:
     if isinstance(old, int | float) and isinstance(new, int | float):
         return old + new
     if isinstance(old, dict) and isinstance(new, dict):
         return {key: old.get(key, 0) + new.get(key, 0) for key in {*old, *new}}
-    return _sum_histograms(old, new)
+    if isinstance(old, tuple) and isinstance(new, tuple) and _are_counts(old + new):
+        return tuple(a + b for a, b in zip_longest(old, new, fillvalue=0))
+    return new
 
 
-def _sum_histograms(old: object, new: object) -> tuple[int, ...] | None:
-    if not isinstance(old, tuple) or not isinstance(new, tuple):
-        return None
-    if not all(isinstance(count, int) for count in (*old, *new)):
-        return None
-    longest = max(len(old), len(new))
-    filled = [(*counts, *[0] * (longest - len(counts))) for counts in (old, new)]
-    return tuple(a + b for a, b in zip(*filled, strict=True))
+def _are_counts(values: tuple[object, ...]) -> bool:
+    return all(isinstance(value, int) for value in values)

@@ -1,7 +1,6 @@
 """What limits the speed: one sentence from how the replicas spend their time. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 
@@ -9,30 +8,20 @@ _LIMITS_FROM = 0.25
 """A wait that takes less is no advice: without it the job would be a third faster at most."""
 _BUSY_SHARD = 0.8
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TimeShares:
-    """Fractions of the replicas' time."""
-
-    computing: float
-    data: float
-    push: float
-    fetch: float
+TimeShares = dict[str, float]
+"""Fractions of the replicas' time, by what they do: computing, or waiting for one of three."""
 
 
 def time_shares(replicas: Sequence[ReplicaReport]) -> TimeShares | None:
     """Over all replicas; None before the first step."""
-    sums = [
-        sum(report.compute_seconds for report in replicas),
-        sum(report.data_seconds for report in replicas),
-        sum(report.push_seconds for report in replicas),
-        sum(report.fetch_seconds for report in replicas),
-    ]
-    whole = sum(sums)
-    if whole <= 0:
-        return None
-    computing, data, push, fetch = (part / whole for part in sums)
-    return TimeShares(computing=computing, data=data, push=push, fetch=fetch)
+    seconds = {
+        "computing": sum(report.compute_seconds for report in replicas),
+        "data": sum(report.data_seconds for report in replicas),
+        "push": sum(report.push_seconds for report in replicas),
+        "fetch": sum(report.fetch_seconds for report in replicas),
+    }
+    whole = sum(seconds.values())
+    return {name: part / whole for name, part in seconds.items()} if whole > 0 else None
 
 
 def busiest(shards: Sequence[ShardReport]) -> float:
@@ -43,13 +32,12 @@ def busiest(shards: Sequence[ShardReport]) -> float:
 def limit(shares: TimeShares | None, busiest_shard: float) -> str:
     if shares is None:
         return "Nothing has been computed yet."
-    waits = {"data": shares.data, "push": shares.push, "fetch": shares.fetch}
-    largest = max(waits, key=lambda name: waits[name])
-    if waits[largest] < _LIMITS_FROM:
-        return f"Computing: the replicas compute {shares.computing:.0%} of their time."
+    largest = max(("data", "push", "fetch"), key=lambda name: shares[name])
+    if shares[largest] < _LIMITS_FROM:
+        return f"Computing: the replicas compute {shares['computing']:.0%} of their time."
     if largest != "data" and busiest_shard >= _BUSY_SHARD:
         return (
             f"The shards: the busiest one works {busiest_shard:.0%} of its time while the "
             f"replicas wait; try more shards."
         )
-    return f"{largest.capitalize()}: the replicas wait {waits[largest]:.0%} of their time for it."
+    return f"{largest.capitalize()}: the replicas wait {shares[largest]:.0%} of their time for it."

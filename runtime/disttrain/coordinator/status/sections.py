@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from disttrain.checkpoint import names
@@ -44,7 +45,7 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
     stage, last = stages[at_work(stages, state)], stages[-1]
     speed = watch.samples_per_second()
     estimate = progress.estimate(state, last, now, speed)
-    histogram = staleness(state, watch)
+    histogram = all_shards(state, watch).staleness
     loss = stage.loss(state, watch)
     warnings = (checkpoint_warning(state), measure_warning(state))
     measures = dict(list(latest_measures(state).items())[:MOST_MEASURES])
@@ -89,12 +90,10 @@ def checkpoint_warning(state: State) -> str | None:
     return f"{what}: {state.checkpoint_failure}"
 
 
-def staleness(state: State, watch: Watch) -> tuple[int, ...]:
-    """The histogram of all lives' pushes so far, over `reports.STALENESS_BOUNDS`."""
-    whole = ShardReport()
-    for report in (*watch.shards.values(), *state.totals.shard_reports.values()):
-        whole = reports.added(whole, report)
-    return whole.staleness
+def all_shards(state: State, watch: Watch) -> ShardReport:
+    """The sum of the reports of all lives so far."""
+    lives = (*watch.shards.values(), *state.totals.shard_reports.values())
+    return reduce(reports.added, lives, ShardReport())
 
 
 def _readable(number: float) -> str:

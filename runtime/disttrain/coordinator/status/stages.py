@@ -33,7 +33,7 @@ class Stage(ABC):
     def loss(self, state: State, watch: Watch) -> float | None:
         """What is made smaller: else what the replicas' batches had lately. None: not known yet."""
         del state
-        return watch.loss()
+        return watch.loss
 
     def status(self, state: State) -> dict[str, Any]:
         """Fields of the job's status that are this strategy's own."""

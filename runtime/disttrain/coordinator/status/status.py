@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Life, State
-from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
@@ -29,7 +27,7 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
         "liveReplicas": state.num_live_replicas,
         "warmStart": stage is not last or stage.is_warming_up(state),
         "checkpoint": state.last_checkpoint,
-        "timeShares": None if shares is None else asdict(shares),
+        "timeShares": shares,
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
@@ -41,7 +39,7 @@ def summary(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> 
 
 
 def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    histogram = sections.staleness(state, watch)
+    histogram = sections.all_shards(state, watch).staleness
     return finite(
         {
             "seconds": state.seconds(now),
@@ -54,7 +52,7 @@ def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,
         }
-        | ({"reported": reported} if (reported := watch.reported()) else {})
+        | ({"reported": watch.reported} if watch.reported else {})
     )
 
 
@@ -63,8 +61,7 @@ def counts_every_loss(state: State, watch: Watch) -> bool:
 
     Of one that lives this may change: its disk may have room again before it loses anything.
     """
-    reports_ = (*watch.shards.values(), *state.totals.shard_reports.values())
-    return not any(report.uncounted for report in reports_)
+    return not sections.all_shards(state, watch).uncounted
 
 
 def evaluation_line(state: State) -> Json:
@@ -95,6 +92,7 @@ def _finite(value: Any) -> Any:
 
 
 def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
+    restarts = state.totals.restarts
     return {
         "phase": state.phase,
         "reason": state.reason,
@@ -107,7 +105,7 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
         "evaluations": state.totals.evaluations,
         **last.status(state),
         "staleness": _staleness(state, watch),
-        "restarts": _restarts(state.totals),
+        "restarts": {role: restarts.get(role, 0) for role in ("coordinator", "shard", "replica")},
         **_portions(state.data),
         **_faults_and_checkpoints(state),
         "resumedFrom": state.resumed_from or None,
@@ -120,15 +118,8 @@ def _measures(state: State) -> Json:
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": sections.latest_measures(state) or None,
-        "bestMeasures": {
-            name: {"lowest": item.lowest, "highest": item.highest}
-            for name, item in state.best.items()
-        },
+        "bestMeasures": {name: asdict(item) for name, item in state.best.items()},
     }
-
-
-def _restarts(counted: Totals) -> Json:
-    return {role: counted.restarts.get(role, 0) for role in ("coordinator", "shard", "replica")}
 
 
 def _portions(data: DataLedger) -> Json:
@@ -158,15 +149,14 @@ def _faults_and_checkpoints(state: State) -> Json:
 
 def _staleness(state: State, watch: Watch) -> Json:
     """The pushes of all lives so far: quantiles, and the histogram by lower bounds."""
-    histogram = sections.staleness(state, watch)
-    unknown = [*watch.shards.values(), *state.totals.shard_reports.values()]
+    whole = sections.all_shards(state, watch)
     return {
-        "p50": reports.staleness_quantile(histogram, 0.5),
-        "p99": reports.staleness_quantile(histogram, 0.99),
-        "unknown": sum(report.staleness_unknown for report in unknown),
+        "p50": reports.staleness_quantile(whole.staleness, 0.5),
+        "p99": reports.staleness_quantile(whole.staleness, 0.99),
+        "unknown": whole.staleness_unknown,
         "histogram": {
             str(bound): count
-            for bound, count in zip(reports.STALENESS_BOUNDS, histogram, strict=False)
+            for bound, count in zip(reports.STALENESS_BOUNDS, whole.staleness, strict=False)
             if count
         },
     }
@@ -182,7 +172,7 @@ def _lives(state: State) -> list[Life]:
 def _member(life: Life, watch: Watch, now: float) -> Json:
     heard = watch.heard.get(life.member)
     return {
-        "name": totals.name(life.role, life.index),
+        "name": life.member.name,
         "incarnation": life.incarnation,
         "state": life.state,
         "reason": life.reason,

@@ -40,10 +40,13 @@ class Watch:
     work_began: dict[MemberId, float] = field(default_factory=dict)
     history: deque[Moment] = field(default_factory=deque)
     """The whole job, lately."""
-    recent_loss: float | None = None
-    """Mean over the steps of the last window that had any; None before the first."""
-    recent_reported: dict[str, float] = field(default_factory=dict)
-    """The same of what the task's loss reports, by name."""
+    loss: float | None = None
+    """Mean training loss over the steps of the last window that had any; None before the first.
+
+    While no step ends it stays what it was: the mean over the whole run would be no news.
+    """
+    reported: dict[str, float] = field(default_factory=dict)
+    """The same of what the task's loss reports, by name; each from its first step on."""
 
     def silence(self, member: MemberId, now: float) -> float:
         """Seconds since the member was heard; the first question starts the count."""
@@ -108,26 +111,15 @@ class Watch:
         seconds = last.time - first.time
         return (last.samples - first.samples) / seconds if seconds > 0 else 0.0
 
-    def reported(self) -> dict[str, float]:
-        """Means of what the task's loss reports, lately; each name from its first step on."""
-        return dict(self.recent_reported)
-
-    def loss(self) -> float | None:
-        """Mean training loss, lately; None before the first step.
-
-        While no step ends it stays what it was: the mean over the whole run would be no news.
-        """
-        return self.recent_loss
-
     def _take_means(self, first: Moment, last: Moment) -> None:
         steps = last.loss_steps - first.loss_steps
         if steps > 0:
-            self.recent_loss = (last.loss_sum - first.loss_sum) / steps
+            self.loss = (last.loss_sum - first.loss_sum) / steps
         for name, number in last.reported_steps.items():
             new = number - first.reported_steps.get(name, 0)
             if new > 0:
                 total = last.reported_sums[name] - first.reported_sums.get(name, 0.0)
-                self.recent_reported[name] = total / new
+                self.reported[name] = total / new
 
 
 _Number = TypeVar("_Number", int, float)

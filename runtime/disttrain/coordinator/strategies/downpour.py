@@ -34,7 +34,6 @@ class Asynchronous(CoordinatorSide):
 
     @staticmethod
     def kept(rule: Downpour) -> tuple[str, ...]:
-        """Names of vectors that holders keep beside what is trained."""
         return rule.optimizer.rule.kept
 
     @classmethod
@@ -66,9 +65,10 @@ class Asynchronous(CoordinatorSide):
         held = turn.state.data.held(member) if is_running or turn.state.may_go_on else []
         leases = portions.unseen(held, request.last_lease)
         if is_running and not lost and not turn.state.warm_start.ended:
-            wanted = _wanted(turn, member) - request.held - len(leases)
-            leases += self._grant(turn, member, wanted)
-        replicas = len(turn.live_replicas())
+            speed = turn.watch.speed_of(member, turn.now)
+            ahead = portions.leases_ahead(turn.state.data.portion_size, speed)
+            leases += self._grant(turn, member, ahead - request.held - len(leases))
+        replicas = len(turn.live.replicas())
         return Work(
             leases=tuple(leases),
             wait=is_running or later or bool(lost),
@@ -98,12 +98,7 @@ class Asynchronous(CoordinatorSide):
 
         Not who owes an empty shard its values: a push would wait for them, and they for the push.
         """
-        if any(issued.member == member for issued in turn.open_orders(Upload)):
+        if any(issued.member == member for issued in turn.orders.of_kind(Upload)):
             return False
-        lowest = next((replica.index for replica in turn.live_replicas()), None)
+        lowest = next((replica.index for replica in turn.live.replicas()), None)
         return not self.is_warming_up(turn.state) or member.index == lowest
-
-
-def _wanted(turn: Turn, member: MemberId) -> int:
-    speed = turn.watch.speed_of(member, turn.now)
-    return portions.leases_ahead(turn.state.data.portion_size, speed)

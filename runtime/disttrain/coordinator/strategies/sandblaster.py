@@ -8,7 +8,7 @@ given; so that is where checkpoints are cut, where the model is measured, and wh
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, batch_state, changes, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
@@ -70,7 +70,6 @@ class BatchMethod(CoordinatorSide):
 
     @staticmethod
     def kept(rule: Sandblaster) -> tuple[str, ...]:
-        """Names of vectors that holders keep beside what is trained."""
         del rule
         return FETCHABLE
 
@@ -226,9 +225,9 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     if batch.course.method.progress.end is not None:
         # The last order: only after it is the point accepted last there to be read.
         return False
-    if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
+    if turn.state.checkpoint is not None or turn.orders.of_kind(Evaluate):
         return True
-    stop = _why_stop(turn)
+    stop = StopReason.STOPPED if turn.state.stopping else running.met_rule(turn)
     saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
     is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
@@ -240,7 +239,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     elif saves:
         running.begin_checkpoint(turn)
     elif is_due:
-        running.evaluate(turn, turn.workers())
+        running.evaluate(turn, turn.live.workers())
     return is_due or _needs_a_cut(turn, batch)
 
 
@@ -249,15 +248,9 @@ def _has_gone_on(batch: Batch) -> bool:
     return batch.cut is None or batch.cut.order.number != batch.course.order.number
 
 
-def _why_stop(turn: Turn) -> StopReason | None:
-    if turn.state.stopping:
-        return StopReason.STOPPED
-    return stop_rules.met(turn.settings.stop, running.reached(turn))
-
-
 def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
     """Only where the point is another one than at the last evaluation."""
-    if not turn.workers():
+    if not turn.live.workers():
         return False
     is_new = batch.course.method.progress.iteration != batch.evaluated_iteration
     return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
@@ -271,22 +264,22 @@ def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
 def _give(turn: Turn, batch: Batch) -> None:
     """The order to every shard that has not answered it; an earlier life's is void."""
     given = set()
-    for issued in turn.open_orders(Perform):
+    for issued in turn.orders.of_kind(Perform):
         if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
             turn.record(work_entries.OrderClosed(id=issued.id))
-    for shard in turn.live_shards():
+    for shard in turn.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
             turn.issue(shard.member, Perform(order=batch.course.order))
 
 
 def _tell_winners(turn: Turn, batch: Batch) -> None:
     untold = len(batch.course.evaluation.winners) - batch.told
-    if untold < _most_untold(turn) or turn.open_orders(Decide):
+    if untold < _most_untold(turn) or turn.orders.of_kind(Decide):
         return
     news = batch.driver.decided(batch.course, batch.told)
-    for shard in turn.live_shards():
+    for shard in turn.live.shards():
         turn.issue(shard.member, Decide(news=news))
 
 

@@ -61,5 +61,5 @@ class Descents(CoordinatorSide):
             wait=is_running or turn.state.phase is Phase.WAITING or bool(lost),
             after_seconds=_ASK_AGAIN_SECONDS,
             lost_leases=lost,
-            live_replicas=len(turn.live_replicas()),
+            live_replicas=len(turn.live.replicas()),
         )

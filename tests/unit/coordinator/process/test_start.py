@@ -25,7 +25,8 @@ def test_a_checkpoint_is_gone_on_with_by_its_own_seed_alone(seed: int) -> None:
     )
 
     if seed == 3:
-        assert start.first_state(config, store).state.data.samples == 40
+        found, _ = start.first_state(config, store)
+        assert found.data.samples == 40
         return
     with pytest.raises(ManifestChanged, match=r"spec\.seed was 3 and is 4"):
         start.first_state(config, store)
@@ -40,7 +41,8 @@ def test_a_job_with_checkpoints_and_without_a_journal_does_not_begin_anew(tmp_pa
     another.manifest.job.uid, own.manifest.job.uid = "another", "uid"
 
     store.list.return_value = (another,)
-    assert start.first_state(config, store).origin is start.Origin.NEW
+    _, origin = start.first_state(config, store)
+    assert origin is start.Origin.NEW
     store.list.return_value = (another, own)
     with pytest.raises(JournalDamaged, match="has checkpoint 7 of this job and not its journal"):
         start.first_state(config, store)

@@ -75,7 +75,7 @@ def test_figures_for_lists_of_jobs_are_short(
     machine = Machine()
     machine.running()
     monkeypatch.setattr(Watch, "samples_per_second", lambda _: speed)
-    monkeypatch.setattr(Watch, "loss", lambda _: loss)
+    machine.coordinator.watch.loss = loss
 
     training = fields(machine)["training"]
 

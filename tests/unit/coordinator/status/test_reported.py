@@ -23,19 +23,19 @@ def test_means_are_over_the_steps_of_all_replicas_lately() -> None:
     watch = Watch()
     watch.replicas = {member(0): a_report(10, kl=5.0)}
     watch.note(0, ENDED, now=0.0)
-    assert watch.reported() == {}, "what was before it looked is not lately"
+    assert watch.reported == {}, "what was before it looked is not lately"
 
     watch.replicas = {member(0): a_report(20, kl=4.0), member(1): a_report(2, kl=1.0, beta=0.5)}
     watch.note(0, ENDED, now=1.0)
 
-    assert watch.reported() == {"kl": pytest.approx((80.0 + 2.0 - 50.0) / 12), "beta": 0.5}
+    assert watch.reported == {"kl": pytest.approx((80.0 + 2.0 - 50.0) / 12), "beta": 0.5}
 
 
 def test_nothing_is_reported_before_the_first_step() -> None:
     watch = Watch()
-    assert watch.reported() == {}
+    assert watch.reported == {}
     watch.note(0, ReplicaReport(), now=0.0)
-    assert watch.reported() == {}
+    assert watch.reported == {}
 
 
 def test_a_new_life_goes_on_from_the_sums_of_its_former_ones() -> None:

@@ -36,12 +36,12 @@ def note(watch: Watch, now: float, *, steps: int, loss_sum: float) -> None:
 def test_the_loss_is_that_of_the_last_seconds() -> None:
     watch = Watch()
     note(watch, 0.0, steps=0, loss_sum=0.0)
-    assert watch.loss() is None
+    assert watch.loss is None
     note(watch, 1.0, steps=100, loss_sum=900.0)
-    assert watch.loss() == 9.0
+    assert watch.loss == 9.0
     note(watch, 5.0, steps=200, loss_sum=1000.0)
     note(watch, 10.5, steps=300, loss_sum=1020.0)
-    assert watch.loss() == 0.2
+    assert watch.loss == 0.2
 
 
 def test_while_no_step_ends_the_loss_stays_what_it_was() -> None:
@@ -51,7 +51,7 @@ def test_while_no_step_ends_the_loss_stays_what_it_was() -> None:
     note(watch, 7.0, steps=200, loss_sum=920.0)
     for now in range(8, 30):
         note(watch, float(now), steps=200, loss_sum=920.0)
-    assert watch.loss() == 0.2, "and not the mean over the whole run"
+    assert watch.loss == 0.2, "and not the mean over the whole run"
 
 
 def test_steps_that_are_further_apart_than_a_window_are_seen() -> None:
@@ -59,12 +59,12 @@ def test_steps_that_are_further_apart_than_a_window_are_seen() -> None:
     for step in range(1, 5):
         note(watch, 60.0 * step, steps=step, loss_sum=float(10 - step))
         assert watch.samples_per_second() == (8 / 60 if step > 1 else 0.0)
-    assert watch.loss() == -1.0
+    assert watch.loss == -1.0
 
 
 def test_what_was_before_a_coordinator_came_back_is_not_lately() -> None:
     watch = Watch()
     note(watch, 0.0, steps=1000, loss_sum=9000.0)
-    assert watch.loss() is None
+    assert watch.loss is None
     note(watch, 1.0, steps=1010, loss_sum=9002.0)
-    assert watch.loss() == 0.2
+    assert watch.loss == 0.2

@@ -21,7 +21,7 @@ from disttrain.job.roles import Durability
 
 def lives(turn: Turn) -> tuple[int, ...]:
     """Incarnations of the living shards, by index."""
-    return tuple(shard.incarnation for shard in turn.live_shards())
+    return tuple(shard.incarnation for shard in turn.live.shards())
 
 
 def are_together(turn: Turn, batch: Batch) -> bool:
@@ -34,7 +34,7 @@ def are_together(turn: Turn, batch: Batch) -> bool:
         begin(turn, "a shard has a new life")
     away = [
         shard
-        for shard in turn.live_shards()
+        for shard in turn.live.shards()
         if batch.returned.get(shard.index) != shard.incarnation
     ]
     turn.tell(away, ReturnTo(checkpoint=batch.cut_number))
@@ -56,7 +56,7 @@ def shard_lost(turn: Turn) -> None:
 
     A shard's next life serves no values before the coordinator knows that the last one is over.
     """
-    for issued in turn.open_orders(Evaluate) if turn.state.batch is not None else ():
+    for issued in turn.orders.of_kind(Evaluate) if turn.state.batch is not None else ():
         if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
             turn.record(work_entries.OrderClosed(id=issued.id))
 
@@ -70,7 +70,7 @@ def returned(turn: Turn, issued: IssuedOrder) -> None:
 
 
 def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
-    batch, name = turn.state.batch, f"shard-{issued.member.index}"
+    batch, name = turn.state.batch, issued.member.name
     if batch is None:
         turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
     elif isinstance(issued.order, ReturnTo):
@@ -93,7 +93,7 @@ def _not_returned(turn: Turn, batch: Batch, message: str, why: WhyFailed) -> Non
 
 def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
     for kind in kinds:
-        for issued in turn.open_orders(kind):
+        for issued in turn.orders.of_kind(kind):
             turn.record(work_entries.OrderClosed(id=issued.id))
 
 

@@ -40,7 +40,7 @@ def give(turn: Turn, request: RequestWork) -> Work:
         groups=given,
         wait=wait,
         after_seconds=_PAUSE_SECONDS,
-        live_replicas=len(turn.live_replicas()),
+        live_replicas=len(turn.live.replicas()),
     )
 
 
