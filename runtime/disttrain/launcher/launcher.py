@@ -13,7 +13,7 @@ from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launcher import interruption, room, told
-from disttrain.launcher.fleet import FORK_SERVER, Fleet, Notice
+from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
@@ -206,9 +206,9 @@ class Launcher:
                     self._started(event)
                 case Ended():
                     self._ended(event)
-                case Notice(text):
-                    LOG.warning(text)
-                    self._watcher.event(text)
+                case _:
+                    LOG.warning(event)
+                    self._watcher.event(event)
 
     def _started(self, event: Started) -> None:
         self._supervision.started(event.name, event.pid)
