@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from disttrain.job import names
 from disttrain.job.names import Role
+from disttrain.job.run_status import RunStatus
 from disttrain.launcher.supervision import Process, State
 
 START_SECONDS = 600.0
@@ -28,16 +29,6 @@ class Hang:
     name: str
     pid: int
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
-    """What the coordinator said of members."""
-
-    dead: tuple[Hang, ...] = ()
-    """Whom it has declared dead."""
-    joined: frozenset[tuple[str, int]] = frozenset()
-    """Whom it knows, dead or not: names and process ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +76,11 @@ class Hangs:
     def look(
         self,
         processes: Mapping[str, Process],
-        heard: Heard | None,
+        heard: RunStatus | None,
         now: float,
         servers: Sequence[Owing] = (),
     ) -> list[Hang]:
-        """Those found now. `heard`: None if the coordinator said nothing.
+        """Those found now. `heard`: what the coordinator said, if anything.
 
         `now` is in seconds of one clock that never goes back. `servers`: fork servers that owe an
         answer.
@@ -99,8 +90,12 @@ class Hangs:
         self._count(processes[names.COORDINATOR], since, has_spoken=heard is not None)
         if heard is not None:
             self._joined = heard.joined
-        dead = () if heard is None else heard.dead
-        found = [hang for hang in dead if _lives(processes.get(hang.name), hang.pid)]
+        members = () if heard is None else heard.members
+        found = [
+            Hang(member.name, member.pid, member.reason)
+            for member in members
+            if member.is_dead and _lives(processes.get(member.name), member.pid)
+        ]
         found += self._idle_ones([*self._not_joined(processes), *servers], since)
         patience = self._patience_seconds if self._has_spoken else START_SECONDS
         if self._silent_seconds >= patience:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.job import defaults, names
+from disttrain.job import defaults, names, run_status
+from disttrain.job.run_status import RunStatus
 from disttrain.launch import config as launch_config
 from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
-from disttrain.launcher import interruption, room, told
+from disttrain.launcher import interruption, room
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
@@ -20,7 +21,6 @@ from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restar
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
 from disttrain.launcher.supervision import POSTPONED_SECONDS, Ending, Phase, Process, Supervision
-from disttrain.launcher.told import Told
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -56,18 +56,18 @@ class Watcher(Protocol):
 class CoordinatorLink(Protocol):
     """The launcher's conversation with the coordinator. It waits for no answer."""
 
-    def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended; it is started again, unless the job has ended, too."""
+    def died(self, ended: Ended, log_tail: str, *, final: bool = False) -> None:
+        """A process has ended; it is started again, unless the job has ended, too.
 
-    def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended and will not be started again: the budget is spent."""
+        `final`: it is not, because the budget is spent.
+        """
 
     def fail(self, message: str, error_kind: str) -> None:
         """A process met an error, of this class, that no restart heals; end the job as Failed."""
 
     def stop(self, reason: str) -> None: ...
 
-    def heard(self) -> Told | None:
+    def heard(self) -> RunStatus | None:
         """What the coordinator says of the job; None: nothing new."""
 
     def close(self) -> None:
@@ -174,23 +174,22 @@ class Launcher:
         self._supervision.interrupted()
         self._deadline = time.monotonic() + STOP_SECONDS
 
-    def _listen(self) -> Told | None:
+    def _listen(self) -> RunStatus | None:
         heard = self._link.heard()
-        if heard is not None and heard.has_ended:
+        if heard is not None and heard.phase in set(Result):
             self._supervision.closes()
         self._kill_hanging(heard)
         return heard
 
-    def _kill_hanging(self, heard: Told | None) -> None:
+    def _kill_hanging(self, heard: RunStatus | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
         processes = self._supervision.processes
-        said = None if heard is None else heard.heard
-        for hang in self._hangs.look(processes, said, time.monotonic(), self._fleet.owing()):
+        for hang in self._hangs.look(processes, heard, time.monotonic(), self._fleet.owing()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)
 
-    def _look_for_room(self, heard: Told | None) -> None:
+    def _look_for_room(self, heard: RunStatus | None) -> None:
         folder, lacked = self._run.folder.path, self._room.is_lacking
         saved = None if heard is None else heard.checkpoint
         self._room.look(is_short=room.is_short(folder), checkpoint=saved)
@@ -234,7 +233,7 @@ class Launcher:
             self._give_up(event, verdict)
         elif not exit_.is_orderly:
             # The job has ended: the coordinator must not wait for this one, too.
-            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
@@ -243,7 +242,7 @@ class Launcher:
         if exit_.is_orderly:
             return
         if event.name != names.COORDINATOR:
-            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
         cause = last_words(event.code, self._log_tail(event))
         self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
@@ -257,10 +256,10 @@ class Launcher:
             failure = outcome.read_failure(self._run.folder.failure(event.name))
             self._link.fail(self._given_up.message, "" if failure is None else failure.kind)
             # After the reason, of which a shard's death would else take the place.
-            self._link.died(event.name, event.pid, Exit(event.code), self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
         else:
             self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
-            self._link.lost(event.name, event.pid, Exit(event.code), self._log_tail(event))
+            self._link.died(event, self._log_tail(event), final=True)
 
     def _end(self, event: Ended, verdict: object) -> None:
         if event.name != names.COORDINATOR:
@@ -274,11 +273,11 @@ class Launcher:
 
     def _kill_strangers(self) -> None:
         """Who has not joined by the end of the job hears nothing of it, and has nothing to keep."""
-        last = told.read(self._run.folder.status)
-        if last is None or not last.has_ended:
+        last = run_status.read(self._run.folder.status)
+        if last is None or last.phase not in set(Result):
             return
         for process in self._supervision.running:
-            if not last.has_joined(process.name, process.pid):
+            if (process.name, process.pid) not in last.joined:
                 self._fleet.kill(process.pid)
 
     def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
