@@ -85,7 +85,7 @@ class Launcher:
         self._fleet = fleet
         self._open_link = open_link
         self._watcher = watcher
-        self._supervision = Supervision(run.configs, run.policy)
+        self._supervision = Supervision(run.configs, run.job.spec)
         self._hangs = Hangs(defaults.coordinator_patience_seconds(run.job.spec), linux.used_ticks)
         self._deadline: float | None = None
         self._given_up: Outcome | None = None

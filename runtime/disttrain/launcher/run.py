@@ -19,7 +19,6 @@ from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, Output
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
 from disttrain.launcher.plan import Place, joining, plan, transport_kind
-from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -38,18 +37,6 @@ class Run:
     _record: KeptFile
     """run.json: told of each start, on a full disk, too."""
     _pids: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def policy(self) -> Policy:
-        spec = self.job.spec
-        return Policy(
-            failures=spec.failure_policy,
-            durability=spec.parameter_server.durability,
-            members={
-                Role.REPLICA: spec.replicas.count,
-                Role.SHARD: spec.shards,
-            },
-        )
 
     @property
     def module(self) -> str:

@@ -5,16 +5,16 @@ import signal
 
 import pytest
 
-from disttrain.job.failure_policy import FailurePolicy, MaxRestarts, RestartBackoff
+from builders.jobs import a_job
 from disttrain.job.names import Role
 from disttrain.job.roles import Durability
+from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import (
     Exit,
     GiveUp,
     GiveUpReason,
     History,
-    Policy,
     Restart,
     decide,
 )
@@ -23,14 +23,12 @@ KILLED = Exit(-signal.SIGKILL)
 SOON = 1.0
 
 
-def a_policy(durability: Durability = Durability.CHECKPOINT, replica_restarts: int = 10) -> Policy:
-    return Policy(
-        failures=FailurePolicy(
-            max_restarts=MaxRestarts(replica=replica_restarts),
-            restart_backoff=RestartBackoff(initial_seconds=0.5, max_seconds=3),
-        ),
-        durability=durability,
-    )
+def a_policy(durability: Durability = Durability.CHECKPOINT, replica_restarts: int = 10) -> Spec:
+    return a_job(
+        f"spec.parameterServer.durability={durability}",
+        f"spec.failurePolicy.maxRestarts.replica={replica_restarts}",
+        "spec.failurePolicy.restartBackoff={initialSeconds: 0.5, maxSeconds: 3}",
+    ).spec
 
 
 def test_the_wait_doubles_up_to_the_longest() -> None:
@@ -51,9 +49,7 @@ def test_the_wait_is_per_process_and_the_budget_per_role() -> None:
 
 
 def test_a_budget_that_nobody_gave_grows_with_the_members_of_the_role() -> None:
-    policy = Policy(
-        failures=FailurePolicy(), durability=Durability.CHECKPOINT, members={Role.REPLICA: 8}
-    )
+    policy = a_job("spec.replicas.count=8").spec
 
     def restarts_of(name: str) -> int:
         history = History()

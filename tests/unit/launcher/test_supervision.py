@@ -2,14 +2,12 @@
 
 import signal
 
-from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
-from disttrain.job.roles import Durability
+from builders.jobs import a_job
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.restart_policy import Exit, GiveUp, Policy, Restart
+from disttrain.launcher.restart_policy import Exit, GiveUp, Restart
 from disttrain.launcher.supervision import (
     POSTPONED_SECONDS,
     Ending,
-    Expected,
     Phase,
     State,
     Supervision,
@@ -20,8 +18,8 @@ NAMES = ("coordinator", "shard-0", "replica-0")
 
 
 def a_supervision(coordinator_restarts: int = 10) -> Supervision:
-    failures = FailurePolicy(max_restarts=MaxRestarts(coordinator=coordinator_restarts))
-    return Supervision(NAMES, Policy(failures=failures, durability=Durability.CHECKPOINT))
+    budget = f"spec.failurePolicy.maxRestarts.coordinator={coordinator_restarts}"
+    return Supervision(NAMES, a_job(budget).spec)
 
 
 def running() -> Supervision:
@@ -83,11 +81,11 @@ def test_the_coordinators_decision_ends_everything() -> None:
     supervision = running()
     supervision.ended("replica-0", KILLED, now=1.0)
     assert supervision.processes["replica-0"].restarts == 0
-    assert supervision.ended("coordinator", Exit(1), now=1.1) == Expected()
+    assert supervision.ended("coordinator", Exit(1), now=1.1) is None
     assert (supervision.phase, supervision.ending) == (Phase.ENDING, Ending.DECIDED)
     assert supervision.due(99.0, lambda _: True) == []
     assert [each.name for each in supervision.running] == ["shard-0"]
-    assert supervision.ended("shard-0", KILLED, now=1.2) == Expected()
+    assert supervision.ended("shard-0", KILLED, now=1.2) is None
     assert supervision.running == []
 
 
@@ -111,7 +109,7 @@ def test_once_the_job_has_ended_only_its_coordinator_is_started_again() -> None:
     supervision.ended("shard-0", Exit(0), now=1.0)
     supervision.closes()
     assert supervision.phase is Phase.CLOSING
-    assert supervision.ended("replica-0", KILLED, now=1.1) == Expected()
+    assert supervision.ended("replica-0", KILLED, now=1.1) is None
     assert isinstance(supervision.ended("coordinator", KILLED, now=1.2), Restart)
     assert [each.name for each in supervision.due(99.0, lambda _: True)] == ["coordinator"]
 
