@@ -141,21 +141,17 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
 
 def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path) -> Place:
     """A new place; what it takes of the machine is freed by `held`."""
-    sockets = sockets_folder.create()
-    held.callback(sockets.close)
     port, found = 0, {}
     if transport_kind(job) is TransportKind.TCP:
         # Imports zmq, which is slow, and which the launcher needs only later otherwise.
         from disttrain.launch import keys  # noqa: PLC0415
 
-        reserved = reserved_port.reserve()
-        held.callback(reserved.close)
-        port, found = reserved.number, keys.of_one_machine()
+        port, found = held.enter_context(reserved_port.reserve()), keys.of_one_machine()
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
         job_uid=uuid.uuid4().hex,
-        sockets=sockets.path,
+        sockets=held.enter_context(sockets_folder.create()),
         coordinator_port=port,
         cores=cores.usable(),
         keys=found,
