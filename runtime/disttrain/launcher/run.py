@@ -11,7 +11,7 @@ from disttrain.job import effective
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, cores, locations
+from disttrain.launch import atomic_file, cores
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
@@ -96,7 +96,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
-        checkpoint = latest_checkpoint(locations.of_run(folder, job))
+        checkpoint = latest_checkpoint(folder.checkpoints(job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (
@@ -124,7 +124,7 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
     """Before anything of the run is there. Within the run's folder it is made with that."""
     if job.spec.checkpoint.is_object_store:
         return
-    folder = locations.of_run(run, job).folder
+    folder = run.checkpoints(job).folder
     if folder.is_relative_to(run.path):
         return
     try:
