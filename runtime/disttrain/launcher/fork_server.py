@@ -79,14 +79,11 @@ class ForkServer:
             case Start():
                 return self._fork(command)
             case Preload():
-                self._say(self._preload(command))
+                linux.end_with_parent(self._launcher, signal.SIGKILL)
+                preloaded = _preload(command)
+                linux.wake_when_parent_ends()
+                self._say(preloaded)
         return None
-
-    def _preload(self, preload: Preload) -> fork_messages.Preloaded:
-        linux.end_with_parent(self._launcher, signal.SIGKILL)
-        told = _preload(preload)
-        linux.wake_when_parent_ends()
-        return told
 
     def _fork(self, start: Start) -> Start | None:
         for stream in (sys.stdout, sys.stderr):

@@ -17,7 +17,7 @@ from disttrain.launcher import interruption, room
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
-from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
 from disttrain.launcher.supervision import POSTPONED_SECONDS, Ending, Phase, Process, Supervision
@@ -183,8 +183,8 @@ class Launcher:
 
     def _kill_hanging(self, heard: RunStatus | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
-        processes = self._supervision.processes
-        for hang in self._hangs.look(processes, heard, time.monotonic(), self._fleet.owing()):
+        running = self._supervision.running
+        for hang in self._hangs.look(running, heard, time.monotonic(), self._fleet.owing()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)
@@ -229,7 +229,7 @@ class Launcher:
             self._end(event, verdict)
         elif isinstance(verdict, Restart):
             self._restart(event, verdict)
-        elif isinstance(verdict, GiveUp):
+        elif isinstance(verdict, GiveUpReason):
             self._give_up(event, verdict)
         elif not exit_.is_orderly:
             # The job has ended: the coordinator must not wait for this one, too.
@@ -247,10 +247,10 @@ class Launcher:
         cause = last_words(event.code, self._log_tail(event))
         self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
 
-    def _give_up(self, event: Ended, verdict: GiveUp) -> None:
+    def _give_up(self, event: Ended, verdict: GiveUpReason) -> None:
         self._given_up = self._failed(event, verdict)
         self._deadline = time.monotonic() + GIVE_UP_SECONDS
-        if verdict.reason is GiveUpReason.FINAL_ERROR:
+        if verdict is GiveUpReason.FINAL_ERROR:
             # By its own error, which the outcome tells in full.
             self._watcher.event(f"{event.name} fails the job")
             failure = outcome.read_failure(self._run.folder.failure(event.name))
@@ -265,7 +265,7 @@ class Launcher:
         if event.name != names.COORDINATOR:
             return
         lost = self._supervision.ending is Ending.COORDINATOR_LOST
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, GiveUpReason):
             self._given_up = self._failed(event, verdict)
         # Without a coordinator nobody tells the members to end.
         self._deadline = time.monotonic() + (0.0 if lost else LEAVE_SECONDS)
@@ -280,14 +280,14 @@ class Launcher:
             if (process.name, process.pid) not in last.joined:
                 self._fleet.kill(process.pid)
 
-    def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
+    def _failed(self, event: Ended, verdict: GiveUpReason) -> Outcome:
         failure = outcome.read_failure(self._run.folder.failure(event.name))
-        if verdict.reason is GiveUpReason.FINAL_ERROR and failure is not None:
+        if verdict is GiveUpReason.FINAL_ERROR and failure is not None:
             message = f"{event.name}: {failure.message}"
         else:
             tail = self._log_tail(event)
             message = f"{event.name}: {Exit(event.code)}, and may not be started again\n{tail}"
-        return Outcome(result=Result.FAILED, reason=verdict.reason, message=message)
+        return Outcome(result=Result.FAILED, reason=verdict, message=message)
 
     def _log_tail(self, event: Ended) -> str:
         name = event.name if event.pid else FORK_SERVER

@@ -59,13 +59,6 @@ class Restart:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Fail the job."""
-
-    reason: GiveUpReason
-
-
 @dataclass(slots=True)
 class History:
     """Restarts so far. Only `decide` changes it."""
@@ -76,14 +69,14 @@ class History:
 
 def decide(
     spec: Spec, history: History, name: str, exit_: Exit, *, lived_seconds: float
-) -> Restart | GiveUp:
-    """What follows the end of the process `name`; a restart is counted in `history`.
+) -> Restart | GiveUpReason:
+    """What follows the end of the process `name`: a restart, counted in `history`, or no more.
 
     A process that lived longer than the longest wait begins again with the shortest one.
     """
     role, _ = names.role_and_index(name)
     if reason := _reason_to_give_up(spec, history, role, exit_):
-        return GiveUp(reason)
+        return reason
     backoff = spec.failure_policy.restart_backoff
     if lived_seconds > backoff.max_seconds:
         history.failures_in_a_row[name] = 0

@@ -7,7 +7,7 @@ from enum import StrEnum
 from disttrain.job import names
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.restart_policy import Exit, GiveUp, History, Restart, decide
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, History, Restart, decide
 
 POSTPONED_SECONDS = 10.0
 """Between two attempts to start a process. A disk that is full stays so for a while."""
@@ -66,7 +66,7 @@ class Process:
     """It could not be started, and waits for the next attempt."""
 
 
-Verdict = Restart | GiveUp | None
+Verdict = Restart | GiveUpReason | None
 """None: the process ended as it should."""
 
 
@@ -130,7 +130,7 @@ class Supervision:
             process.due = now + verdict.delay_seconds
         elif name == names.COORDINATOR:
             self._end(Ending.DECIDED if verdict is None else Ending.COORDINATOR_LOST)
-        elif isinstance(verdict, GiveUp):
+        elif isinstance(verdict, GiveUpReason):
             self.closes()
         return verdict
 

@@ -29,12 +29,14 @@ def declared_dead(hang: Hang) -> RunStatus:
 SAID = declared_dead(LOST)
 
 
-def processes(**changed: Process) -> dict[str, Process]:
+def processes(**changed: Process) -> list[Process]:
+    """Those that run."""
     usual = [
         Process("coordinator", State.RUNNING, pid=10),
         Process("shard-1", State.RUNNING, pid=12),
     ]
-    return {each.name: each for each in usual} | {each.name: each for each in changed.values()}
+    found = {each.name: each for each in (*usual, *changed.values())}
+    return [each for each in found.values() if each.state is State.RUNNING]
 
 
 def resting(pid: int) -> int:

@@ -12,7 +12,6 @@ from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import (
     Exit,
-    GiveUp,
     GiveUpReason,
     History,
     Restart,
@@ -43,7 +42,7 @@ def test_the_wait_is_per_process_and_the_budget_per_role() -> None:
     assert decide(policy, history, "replica-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
     assert decide(policy, history, "replica-1", KILLED, lived_seconds=SOON) == Restart(0.5, 2)
     given_up = decide(policy, history, "replica-2", KILLED, lived_seconds=SOON)
-    assert given_up == GiveUp(GiveUpReason.TOO_MANY_RESTARTS)
+    assert given_up == GiveUpReason.TOO_MANY_RESTARTS
     assert decide(policy, history, "shard-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
     assert history.restarts == {Role.REPLICA: 2, Role.SHARD: 1}
 
@@ -71,13 +70,13 @@ def test_a_final_error_is_not_tried_again() -> None:
     verdict = decide(
         a_policy(), History(), "replica-0", Exit(ExitCode.FINAL_ERROR), lived_seconds=SOON
     )
-    assert verdict == GiveUp(GiveUpReason.FINAL_ERROR)
+    assert verdict == GiveUpReason.FINAL_ERROR
 
 
 def test_without_durability_the_job_fails_with_the_shard_only() -> None:
     policy = a_policy(Durability.NONE)
     lost = decide(policy, History(), "shard-0", KILLED, lived_seconds=SOON)
-    assert lost == GiveUp(GiveUpReason.SHARD_LOST)
+    assert lost == GiveUpReason.SHARD_LOST
     assert isinstance(decide(policy, History(), "replica-0", KILLED, lived_seconds=1), Restart)
 
 

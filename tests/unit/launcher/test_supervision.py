@@ -4,7 +4,7 @@ import signal
 
 from builders.jobs import a_job
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.restart_policy import Exit, GiveUp, Restart
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.supervision import (
     POSTPONED_SECONDS,
     Ending,
@@ -92,7 +92,7 @@ def test_the_coordinators_decision_ends_everything() -> None:
 def test_a_coordinator_beyond_its_budget_ends_everything() -> None:
     supervision = a_supervision(coordinator_restarts=0)
     supervision.due(0.0, lambda _: True)
-    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), GiveUp)
+    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), GiveUpReason)
     assert supervision.ending is Ending.COORDINATOR_LOST
 
 
@@ -117,7 +117,9 @@ def test_once_the_job_has_ended_only_its_coordinator_is_started_again() -> None:
 def test_after_an_error_that_no_restart_heals_no_member_is_started_again() -> None:
     supervision = running()
     supervision.ended("shard-0", Exit(0), now=1.0)
-    assert isinstance(supervision.ended("replica-0", Exit(ExitCode.FINAL_ERROR), now=1.1), GiveUp)
+    assert isinstance(
+        supervision.ended("replica-0", Exit(ExitCode.FINAL_ERROR), now=1.1), GiveUpReason
+    )
     assert supervision.phase is Phase.CLOSING
     assert supervision.due(99.0, lambda _: True) == []
 
