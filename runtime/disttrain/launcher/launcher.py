@@ -20,7 +20,7 @@ from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
-from disttrain.launcher.supervision import POSTPONED_SECONDS, Ending, Phase, Process, Supervision
+from disttrain.launcher.supervision import POSTPONED_SECONDS, Phase, Process, Supervision, Verdict
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -261,14 +261,13 @@ class Launcher:
             self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
             self._link.died(event, self._log_tail(event), final=True)
 
-    def _end(self, event: Ended, verdict: object) -> None:
+    def _end(self, event: Ended, verdict: Verdict) -> None:
         if event.name != names.COORDINATOR:
             return
-        lost = self._supervision.ending is Ending.COORDINATOR_LOST
         if isinstance(verdict, GiveUpReason):
             self._given_up = self._failed(event, verdict)
         # Without a coordinator nobody tells the members to end.
-        self._deadline = time.monotonic() + (0.0 if lost else LEAVE_SECONDS)
+        self._deadline = time.monotonic() + (LEAVE_SECONDS if verdict is None else 0.0)
         self._kill_strangers()
 
     def _kill_strangers(self) -> None:
@@ -276,8 +275,9 @@ class Launcher:
         last = run_status.read(self._run.folder.status)
         if last is None or last.phase not in set(Result):
             return
+        joined = last.joined
         for process in self._supervision.running:
-            if (process.name, process.pid) not in last.joined:
+            if (process.name, process.pid) not in joined:
                 self._fleet.kill(process.pid)
 
     def _failed(self, event: Ended, verdict: GiveUpReason) -> Outcome:

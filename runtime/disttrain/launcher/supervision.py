@@ -40,15 +40,6 @@ class Phase(StrEnum):
     """The coordinator has ended, or the job is given up: nothing is started any more."""
 
 
-class Ending(StrEnum):
-    """Why nothing is started any more."""
-
-    DECIDED = "decided"
-    """The coordinator ended the job: complete, failed or stopped. Its summary says which."""
-    COORDINATOR_LOST = "coordinator-lost"
-    """The coordinator cannot be started again."""
-
-
 @dataclass(slots=True)
 class Process:
     """One process over all of its lives."""
@@ -76,7 +67,6 @@ class Supervision:
     def __init__(self, process_names: Iterable[str], spec: Spec) -> None:
         self.processes = {name: Process(name) for name in process_names}
         self.phase = Phase.RUNNING
-        self.ending: Ending | None = None
         self._spec = spec
         self._history = History()
 
@@ -129,7 +119,7 @@ class Supervision:
             process.state = State.WAITING
             process.due = now + verdict.delay_seconds
         elif name == names.COORDINATOR:
-            self._end(Ending.DECIDED if verdict is None else Ending.COORDINATOR_LOST)
+            self._end()
         elif isinstance(verdict, GiveUpReason):
             self.closes()
         return verdict
@@ -160,9 +150,8 @@ class Supervision:
         lived = now - process.since
         return decide(self._spec, self._history, process.name, exit_, lived_seconds=lived)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self) -> None:
         self.phase = Phase.ENDING
-        self.ending = ending
         for process in self.processes.values():
             _cancel(process)
 
