@@ -11,6 +11,7 @@ from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.status import status
 from disttrain.coordinator.strategies.batch import status as batch_status
+from disttrain.sandblaster.decisions import Decision
 
 _HEAD = ("evaluation", "iteration", "step", "loss", "slope", "decision")
 
@@ -27,7 +28,7 @@ def rows(found: State | None) -> list[tuple[str, ...]]:
     """A table with its head; empty for other strategies."""
     if found is None or found.batch is None:
         return []
-    decided = _decisions(found)
+    decided = (_fields(each) for each in found.batch.course.method.decisions)
     return [_HEAD, *(tuple(_cell(*each) for each in fields.items()) for fields in decided)]
 
 
@@ -35,8 +36,9 @@ def with_decisions(described: str, found: State | None) -> str:
     batch = None if found is None else batch_status.batch(found)
     if found is None or batch is None:
         return described
-    told = {**batch, "decisions": _decisions(found)}
-    whole = {**json.loads(described), "sandblaster": told}
+    decided = () if found.batch is None else found.batch.course.method.decisions
+    decisions = [_fields(each) for each in decided]
+    whole = {**json.loads(described), "sandblaster": {**batch, "decisions": decisions}}
     return json.dumps(status.finite(whole), indent=2)
 
 
@@ -46,15 +48,12 @@ def _cell(name: str, value: Any) -> str:
     return str(value)
 
 
-def _decisions(found: State) -> list[dict[str, Any]]:
-    return [
-        {
-            "evaluation": each.evaluation,
-            "iteration": each.iteration,
-            "step": each.step,
-            "loss": each.loss,
-            "slope": each.slope,
-            "verdict": each.verdict.value,
-        }
-        for each in (() if found.batch is None else found.batch.course.method.decisions)
-    ]
+def _fields(each: Decision) -> dict[str, Any]:
+    return {
+        "evaluation": each.evaluation,
+        "iteration": each.iteration,
+        "step": each.step,
+        "loss": each.loss,
+        "slope": each.slope,
+        "verdict": each.verdict.value,
+    }
