@@ -28,7 +28,6 @@ from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages
 from disttrain.launcher.fork_messages import Preload, Start
-from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
 
 
@@ -125,7 +124,7 @@ class ForkServer:
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
         del self._children[child.pid]
-        code = Exit.from_wait_status(status).code
+        code = os.waitstatus_to_exitcode(status)
         self._say(fork_messages.Ended(name=child.name, pid=child.pid, code=code))
 
     def _say(self, event: fork_messages.Event) -> None:

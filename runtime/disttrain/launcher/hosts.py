@@ -250,4 +250,4 @@ def _finish_orphan(pid: int) -> int:
         return -signal.SIGKILL
     linux.kill_group(pid)
     _, status = os.waitpid(pid, 0)
-    return Exit.from_wait_status(status).code
+    return os.waitstatus_to_exitcode(status)

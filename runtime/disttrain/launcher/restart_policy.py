@@ -23,10 +23,6 @@ class Exit:
 
     code: int
 
-    @classmethod
-    def from_wait_status(cls, status: int) -> "Exit":
-        return cls(-(status & 0x7F)) if status & 0x7F else cls(status >> 8 & 0xFF)
-
     @property
     def is_orderly(self) -> bool:
         """Whether the process ended on purpose: told to by the coordinator, or by SIGTERM."""
