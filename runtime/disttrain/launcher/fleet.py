@@ -59,7 +59,8 @@ class Fleet:
 
     def start(self, name: str) -> None:
         role, _ = names.role_and_index(name)
-        host = self._programs if role is Role.COORDINATOR else self._fork_server()
+        is_program = role is Role.COORDINATOR
+        host: ExecHost | ForkHost = self._programs if is_program else self._fork_server()
         host.start(name, self._folder.config(name), self._folder.log(name))
 
     def prepare_replicas(self) -> None:
