@@ -102,7 +102,8 @@ class Hangs:
         if self._coordinator is not None and self._silent_seconds >= patience:
             why = f"silent for {self._silent_seconds:.1f} s"
             found.append(Hang(names.COORDINATOR, self._coordinator, why))
-        self._told.intersection_update(each.pid for each in (*running, *servers))
+        there = {process.pid for process in running} | {server.pid for server in servers}
+        self._told &= there
         new = [hang for hang in found if hang.pid not in self._told]
         self._told.update(hang.pid for hang in new)
         return new

@@ -17,7 +17,7 @@ def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_the_phases_that_end_a_job_are_known(phase: Phase) -> None:
-    assert (phase in set(Result)) is phase.ended
+    assert (phase.value in set(Result)) is phase.ended
 
 
 def test_the_dead_are_found_among_the_members() -> None:
