@@ -4,7 +4,7 @@ import os
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -102,10 +102,10 @@ class Meter:
 @contextmanager
 def measured(kubectl: Kubectl) -> Iterator[OperatorUsage]:
     """The operator as it is shipped: for all namespaces."""
-    with closing(reserved_port.reserve()) as reserved, tempfile.TemporaryDirectory() as folder:
+    with reserved_port.reserve() as port, tempfile.TemporaryDirectory() as folder:
         log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", f"{folder}/operator.log"))
-        variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(reserved.number)}
+        variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
         with operator_process.running(kubectl, log, **variables) as running:
             if running.process is None:
                 raise RuntimeError(log.read_text())
-            yield OperatorUsage(psutil.Process(running.process.pid), reserved.number)
+            yield OperatorUsage(psutil.Process(running.process.pid), port)

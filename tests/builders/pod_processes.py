@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -51,8 +52,11 @@ class PodJob:
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
         self._keys = keys
-        self._ports = [reserved_port.reserve()]
-        """The coordinator's first; nobody else on this machine is given one of them."""
+        self._ports = ExitStack()
+        """Nobody else on this machine is given one of them."""
+        port = self._ports.enter_context(reserved_port.reserve())
+        self.coordinator_address = f"tcp://127.0.0.1:{port}"
+        """The same over all of its lives."""
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
         for name, content in (keys or {}).items():
@@ -101,9 +105,8 @@ class PodJob:
 
     def announce(self, shard: str) -> str:
         """Have a shard tell others another address than it listens on; that address."""
-        port = reserved_port.reserve()
-        self._ports.append(port)
-        listen, announced = f"tcp://127.0.0.1:{port.number}", f"tcp://localhost:{port.number}"
+        port = self._ports.enter_context(reserved_port.reserve())
+        listen, announced = f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}"
         addresses = {Variable.LISTEN_ADDRESS: listen, Variable.ANNOUNCE_ADDRESS: announced}
         self.changed[shard] = {str(variable): value for variable, value in addresses.items()}
         return announced
@@ -112,11 +115,6 @@ class PodJob:
         """Change the manifest for the processes that start from now on."""
         file = self.folder / pod_layout.LAUNCH_KEY
         file.write_text(json.dumps(_changed(json.loads(file.read_text()), {path: value})))
-
-    @property
-    def coordinator_address(self) -> str:
-        """The same over all of its lives."""
-        return f"tcp://127.0.0.1:{self._ports[0].number}"
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
@@ -218,8 +216,7 @@ class PodJob:
         for process in self.processes.values():
             process.kill()
             process.wait(TIMEOUT_SECONDS)
-        for port in self._ports:
-            port.close()
+        self._ports.close()
         if error is not None:
             for name in self.processes:
                 sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")

@@ -45,7 +45,8 @@ def main(config: LaunchConfig) -> int:
 def _answer(request: messages.Request, folder: Path) -> messages.Reply:
     saved = folder / "coordinator.saved"
     if isinstance(request, messages.Status) and saved.exists():
-        return messages.StatusReply(status={"checkpoint": int(saved.read_text())})
+        status = {"phase": "Running", "checkpoint": int(saved.read_text())}
+        return messages.StatusReply(status=status)
     return messages.Acknowledged()
 
 

@@ -1,7 +1,6 @@
 """A second coordinator takes a job over while the first one still runs, as after a lost node."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,11 +39,11 @@ def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(
 ) -> None:
     uri = object_stores.location(request, kind).uri
     journal = {"spec.checkpoint.uri": uri} if uri else {}
-    with PodJob(tmp_path, SLOW | journal) as job, closing(reserved_port.reserve()) as port:
+    with PodJob(tmp_path, SLOW | journal) as job, reserved_port.reserve() as port:
         job.start(*ALL)
         job.wait_until(lambda status: status["samples"] > 0)
         # On another node, with the same volume or store; nobody is connected to it yet.
-        elsewhere = {str(Variable.LISTEN_ADDRESS): f"tcp://127.0.0.1:{port.number}"}
+        elsewhere = {str(Variable.LISTEN_ADDRESS): f"tcp://127.0.0.1:{port}"}
         job.changed["coordinator-2"] = elsewhere
         job.start("coordinator-2")
 

@@ -676,7 +676,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a member that hangs before it has joined",
         file=f"{_R}/launcher/hangs.py",
-        old="[*self._not_joined(processes), *servers]",
+        old="[*self._not_joined(running), *servers]",
         new="servers",
         tests=(f"{_UNIT}/launcher/test_hangs.py",),
     ),
@@ -732,8 +732,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a fork server that may hang for ever",
         file=f"{_R}/launcher/hangs.py",
-        old="[*self._not_joined(processes), *servers]",
-        new="self._not_joined(processes)",
+        old="[*self._not_joined(running), *servers]",
+        new="self._not_joined(running)",
         tests=(f"{_UNIT}/launcher/test_hangs.py",),
     ),
     Mutant(

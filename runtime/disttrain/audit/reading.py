@@ -22,7 +22,6 @@ from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.audit import Audit
 from disttrain.job.location import Location
-from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind
@@ -70,7 +69,7 @@ def read(folder: Path) -> Evidence:
         )
     if (lack := run.why_none(of_training=True)) is not None:
         raise NothingToAudit(lack)
-    checkpoints = locations.of_run(run, job)
+    checkpoints = run.checkpoints(job)
     found = _lives(run.ledger)
     state = _state(checkpoints, found)
     batches = job.spec.strategy.sandblaster

@@ -49,6 +49,7 @@ class PlainUsage(TyperCommand):
 
 
 _REFUSED = (
+    InvalidManifest,
     WrongInput,
     NotARunFolder,
     OutputFolderInUse,
@@ -94,20 +95,15 @@ def call(name: str) -> int:
     """
     try:
         app(prog_name=name)
-    except InvalidManifest as error:
-        typer.echo(terminal_text.lines(str(error)), err=True)
-        return ExitCode.USAGE
-    except _REFUSED as error:
-        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
-        return ExitCode.USAGE
-    except DistTrainError as error:
-        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
-        return ExitCode.FAILED
-    except OSError as error:
-        # It names the file, if that has a name: a disk is full, a folder is not to be read.
-        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
+    except (DistTrainError, OSError) as error:
+        # An OSError names the file, if that has a name: a disk is full, a folder is not to be read.
+        # What is wrong with a manifest begins with its own.
+        head = "" if isinstance(error, InvalidManifest) else "error: "
+        typer.echo(terminal_text.lines(f"{head}{error}"), err=True)
         # No file has such a name, whatever is done about it.
-        return ExitCode.USAGE if error.errno == errno.ENAMETOOLONG else ExitCode.FAILED
+        is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+        is_refused = is_too_long or isinstance(error, _REFUSED)
+        return ExitCode.USAGE if is_refused else ExitCode.FAILED
     except KeyboardInterrupt:
         # Before a command has begun; within one, typer answers it itself.
         return ExitCode.INTERRUPTED

@@ -28,16 +28,15 @@ BATCHES_AT_ONCE = 4
 def run(checkpoint: str, job_file: Path | None) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
-        job, folder = _own_job(checkpoint, meant) if job_file is None else _given_job(job_file)
-        return list(_run(meant, job, folder))
-
-
-def _run(meant: Meant, job: DistTrainJob, folder: Path) -> Iterator[str]:
-    found = stores.verify(meant.path)
-    task = task_calls.load(job, folder)
-    place = device.resolve(job.spec.replicas.device)
-    model = _model(found, task, job).to(place)
-    return _lines(meant.said, _measure(job, task, model, place))
+        if job_file is None:
+            job, folder = _own_job(checkpoint, meant)
+        else:
+            job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
+        found = stores.verify(meant.path)
+        task = task_calls.load(job, folder)
+        place = device.resolve(job.spec.replicas.device)
+        model = _model(found, task, job).to(place)
+        return list(_lines(meant.said, _measure(job, task, model, place)))
 
 
 def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
@@ -49,10 +48,6 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
             return job, run_folder.read_record().task_folder
     message = f"{meant.said} lies in no output folder of `disttrain run`; name its job with --job"
     raise NoCheckpoint(message)
-
-
-def _given_job(file: Path) -> tuple[DistTrainJob, Path]:
-    return manifest_file.load_job(file), file.absolute().parent
 
 
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:

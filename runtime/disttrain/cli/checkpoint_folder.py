@@ -13,7 +13,6 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.stores import Store
 from disttrain.job import manifest_file, object_uri
 from disttrain.job.location import Location
-from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
 
@@ -105,4 +104,4 @@ def _whole_copy(kept: Store, checkpoint: Checkpoint) -> Path:
 def _location_of_run(output: Path) -> Location | None:
     """Where the run in an output folder has its checkpoints; None if there is no run."""
     run = RunFolder(output)
-    return locations.of_run(run, manifest_file.load_job(run.job)) if run.job.exists() else None
+    return run.checkpoints(manifest_file.load_job(run.job)) if run.job.exists() else None

@@ -3,7 +3,6 @@
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import typer
 
@@ -72,29 +71,12 @@ POLL_SECONDS = 1.0
 """A status changes every ten seconds at most, phases and pods at any time."""
 
 
-@dataclass(slots=True)
-class _Followed:
-    """The latest look at a job, for the display that reads it: one small request a second."""
-
-    jobs: Jobs
-    look: Look
-
-    def refresh(self) -> None:
-        """Look again. Raises NotFound when the job is gone, or another has its name."""
-        metadata = self.look.job["metadata"]
-        found = self.jobs.again(metadata["name"], metadata["uid"])
-        self.look = following.look(found, ages.now())
-
-    def status(self) -> RunStatus | None:
-        return status_of(self.look)
-
-
 def follow(jobs: Jobs, job: Object) -> ExitCode:
     """Show the job until it ends; the exit code of the command. Ctrl-C leaves the job alone."""
     name = job["metadata"]["name"]
     try:
         with Mirror(jobs.api, PODS, jobs.namespace, selector_of_pods(job)) as pods:
-            ended = _watch(_Followed(jobs, following.look(job, ages.now())), pods)
+            ended = _watch(jobs, job, pods)
     except NotFound as error:
         typer.echo(f"Failed (Deleted): {error}", err=True)
         return ExitCode.FAILED
@@ -105,17 +87,23 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     return _conclude(ended)
 
 
-def _watch(followed: _Followed, pods: Mirror) -> Look:
+def _watch(jobs: Jobs, job: Object, pods: Mirror) -> Look:
+    """Look at the job once a second, by one small request, until it has ended.
+
+    Raises NotFound when it is gone, or another has its name.
+    """
     told: Look | None = None
-    with display(followed.status) as shown:
+    latest = following.look(job, ages.now())
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    with display(lambda: status_of(latest)) as shown:
         while True:
             # The API server may be away for a while; training is not.
             with contextlib.suppress(Unreachable):
-                followed.refresh()
-            for line in following.news(told, followed.look):
+                latest = following.look(jobs.again(name, uid), ages.now())
+            for line in following.news(told, latest):
                 shown.event(line)
             shown.tick(processes(pods.objects()))
-            told = followed.look
+            told = latest
             if told.ended is not None:
                 return told
             time.sleep(POLL_SECONDS)

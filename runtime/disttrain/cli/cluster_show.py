@@ -21,7 +21,7 @@ from disttrain.cluster import jobs as cluster_jobs
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import EVENTS, JOBS
-from disttrain.cluster.server_tables import Table, Wanted
+from disttrain.cluster.server_tables import Wanted
 from disttrain.job import cluster_names
 from disttrain.job.spec import KIND
 
@@ -51,7 +51,7 @@ def list_jobs(
     wide = output is Output.WIDE
     wanted = Wanted(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
     nothing = f"No jobs found in {namespace or 'any'} namespace."
-    _show(jobs, wanted, server_tables.read(jobs.api, wanted), nothing, watch=watch)
+    _show(jobs, wanted, nothing, watch=watch)
 
 
 @on_cluster
@@ -94,7 +94,7 @@ def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
         resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen), order=last_seen
     )
     nothing = f"No events of job {chosen}; the API server keeps them for an hour."
-    _show(jobs, wanted, server_tables.read(jobs.api, wanted), nothing, watch=watch)
+    _show(jobs, wanted, nothing, watch=watch)
 
 
 @on_cluster
@@ -114,7 +114,8 @@ def top(target: Target, name: JobName) -> None:
         typer.echo(note, err=True)
 
 
-def _show(jobs: Jobs, wanted: Wanted, table: Table, nothing: str, *, watch: bool) -> None:
+def _show(jobs: Jobs, wanted: Wanted, nothing: str, *, watch: bool) -> None:
+    table = server_tables.read(jobs.api, wanted)
     if not table.rows:
         typer.echo(nothing, err=True)
     elif not watch:

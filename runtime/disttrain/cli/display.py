@@ -19,9 +19,6 @@ EVENTS_SHOWN = 5
 ROWS_SHOWN = 24
 """Rows of processes; a job may have thousands, a terminal has not."""
 
-_LOST = "dead"
-"""The coordinator's word for a member that it has given up."""
-
 STATE_STYLES = {State.RUNNING: "green", State.WAITING: "yellow", State.ENDED: "dim"}
 
 
@@ -92,7 +89,7 @@ def _row(process: Process, member: Member | None, unit: str) -> tuple[Renderable
     # The coordinator's word says more than "running": joining, serving, fenced.
     known = member.activity or member.state
     if process.state is State.RUNNING and known:
-        state = Text(known, "red" if member.state == _LOST else "green")
+        state = Text(known, "red" if member.is_dead else "green")
     life = wording.life(member.incarnation)
     return (process.name, state, life, done(member, unit), str(process.restarts))
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from disttrain.cli import wording
 from disttrain.cluster import ages, following, jobs, pods, tables
+from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
 from disttrain.job.conditions import Condition, ConditionStatus
@@ -24,11 +25,12 @@ FAILURES_SHOWN: Final = 3
 
 
 def text(job: Object, found: Sequence[Object], now: datetime) -> str:
-    status = following.status_of(job)
+    look = following.look(job, now)
+    status = look.status
     members = pods.in_order(list(found))
     blocks = (
         _head(job, status, now),
-        _hint(job, status, now),
+        _hint(look),
         _block("Conditions", _conditions(status, now)),
         _block("Shards", _shards(status)),
         _block("Pods", _pods(members, now)),
@@ -95,11 +97,11 @@ def _wanted(spec: Object, part: str, field: str) -> object:
     return (spec.get(part) or {}).get(field, 1)
 
 
-def _hint(job: Object, status: JobStatus, now: datetime) -> str:
-    if following.is_overlooked(job, now):
+def _hint(look: Look) -> str:
+    if look.is_overlooked:
         return f"Note: {following.NO_OPERATOR}"
-    generation = job["metadata"].get("generation")
-    if status.observed_generation is not None and generation != status.observed_generation:
+    observed = look.status.observed_generation
+    if observed is not None and look.job["metadata"].get("generation") != observed:
         return "Note: the operator has not acted on the latest change of the spec yet."
     return ""
 

@@ -22,7 +22,6 @@ from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file, run_status
 from disttrain.job.run_status import RunStatus
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import locations
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
@@ -185,7 +184,7 @@ def _conclude(outcome: Outcome, run: Run) -> None:
 
 def _can_go_on(run: Run) -> bool:
     try:
-        return latest_checkpoint(locations.of_run(run.folder, run.job)) is not None
+        return latest_checkpoint(run.folder.checkpoints(run.job)) is not None
     except CheckpointError:
         # A store that is away now may have one, as a resume will tell.
         return True

@@ -1,5 +1,7 @@
 """`disttrain logs`: what the processes of a job of a cluster write."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -77,10 +79,10 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     job = jobs.get(references.name(name))
     found = cluster_logs.chosen(jobs, job, wanted)
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
-    show = _Printer(container if named else "", timestamps=timestamps)
+    show = partial(_show, container=container if named else "", timestamps=timestamps)
     if follow:
         for line in log_following.follow(jobs, job, wanted):
-            show.line(line)
+            show(line)
         return
     if not found:
         typer.echo(f"No pods of job {job['metadata']['name']} are there.", err=True)
@@ -89,25 +91,19 @@ def logs(  # noqa: PLR0913 - One parameter per option.
         raise typer.Exit(1)
 
 
-class _Printer:
-    """Prints lines, with what was asked to stand before them."""
-
-    def __init__(self, container: str, *, timestamps: bool) -> None:
-        self._container = container
-        self._timestamps = timestamps
-
-    def line(self, line: LogLine) -> None:
-        # As kubectl has it.
-        prefix = f"[pod/{line.pod}/{self._container}] " if self._container else ""
-        stamp = f"{line.stamp} " if self._timestamps else ""
-        typer.echo(f"{prefix}{stamp}{line.text}")
+def _show(line: LogLine, *, container: str, timestamps: bool) -> None:
+    """Print a line, with what was asked to stand before it."""
+    # As kubectl has it.
+    prefix = f"[pod/{line.pod}/{container}] " if container else ""
+    stamp = f"{line.stamp} " if timestamps else ""
+    typer.echo(f"{prefix}{stamp}{line.text}")
 
 
-def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: _Printer) -> bool:
+def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: Callable[[LogLine], None]) -> bool:
     """Print what one pod wrote; a pod without a log keeps nobody from the others."""
     try:
         for line in cluster_logs.read(jobs, pod, wanted):
-            show.line(line)
+            show(line)
     except ClusterError as error:
         typer.echo(f"error: pod {pod['metadata']['name']}: {error}", err=True)
         return False

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from disttrain.audit.errors import NothingToAudit
+from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
 def audit(folder: RunPath, *, as_json: AsJson = False) -> None:

@@ -12,11 +12,10 @@ from disttrain.cli import wording
 from disttrain.cli.display import done
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
+from disttrain.launch.outcome import Result
 from disttrain.launch.run_folder import RunFolder
 
 WIDTH_OF_PIPES = 160
-
-ENDED = {"Complete", "Failed", "Stopped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Found:
 
     @property
     def is_over(self) -> bool:
-        return not self.running or self.status.phase in ENDED
+        return not self.running or self.status.phase in set(Result)
 
 
 def find(path: Path) -> Found | None:
@@ -55,7 +54,7 @@ def show(found: Found, console: Console | None = None) -> None:
         out.print(f"warning: {warning}", soft_wrap=True)
     if status.limit:
         out.print(f"What limits the speed: {status.limit}", soft_wrap=True)
-    if not found.running and status.phase not in ENDED:
+    if not found.running and status.phase not in set(Result):
         out.print("No launcher is running; go on with `disttrain resume`.", soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
+from disttrain.cli.run import Assignments
 from disttrain.cluster import access, manifests, submission
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
@@ -25,10 +26,6 @@ CodeFolder = Annotated[
         help="Folder with the task's files: packed into a ConfigMap of the job's own, which is "
         "deleted with it.",
     ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the manifest; repeatable."),
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Show how it goes until it ends; exit like `disttrain run`.")

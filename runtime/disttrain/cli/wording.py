@@ -93,9 +93,8 @@ def ending(result: str, reason: str | None, message: str | None) -> str:
 
 def completed(figures: Completed) -> str:
     """How far a complete run came: `complete (Epochs): 4 epochs, 5,748 samples in 12 s, ...`."""
-    method = figures.sandblaster
     parts = [
-        "" if method is None else f"{count(method.iteration)} iterations",
+        known(figures.iterations, "{:,} iterations"),
         f"{count(figures.epochs)} epoch{'s' * (figures.epochs != 1)}",
         f"{count(figures.samples)} samples in {duration(figures.seconds)}",
         measures(figures.final_measures),

@@ -48,17 +48,15 @@ def _not_allowed(code: int, message: str, request: Request) -> ClusterError:
 
 
 def _about_the_object(code: int, answer: Object, message: str, request: Request) -> ClusterError:
-    if code == 404 and request.path.startswith(JOBS.root) and not _names_an_object(answer):
+    # About an object that is not there, the answer names it.
+    is_named = bool((answer.get("details") or {}).get("name"))
+    if code == 404 and request.path.startswith(JOBS.root) and not is_named:
         return NotInstalled(
             f"the cluster has no DistTrainJobs; install the operator, which brings them: {INSTALL}"
         )
     if code == 409 and answer.get("reason") == "AlreadyExists":
         return AlreadyThere(message)
     return _KINDS.get(code, ClusterError)(message)
-
-
-def _names_an_object(answer: Object) -> bool:
-    return bool((answer.get("details") or {}).get("name"))
 
 
 def _causes(answer: Object) -> str:

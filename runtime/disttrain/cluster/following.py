@@ -1,6 +1,5 @@
 """Following a job to its end: what it is like now, and what is new since the last look. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -38,13 +37,9 @@ class Look:
     @property
     def ended(self) -> Phase | None:
         """Complete or Failed once it has ended; by the conditions, which programs may trust."""
-        for kind, phase in (
-            (ConditionType.COMPLETE, Phase.COMPLETE),
-            (ConditionType.FAILED, Phase.FAILED),
-        ):
-            if _true(self.status, kind):
-                return phase
-        return None
+        ends = {ConditionType.COMPLETE: Phase.COMPLETE, ConditionType.FAILED: Phase.FAILED}
+        holding = _holding(self.status)
+        return next((phase for kind, phase in ends.items() if kind in holding), None)
 
     @property
     def why(self) -> Condition | None:
@@ -55,14 +50,12 @@ class Look:
             ConditionType.SUSPENDED,
             ConditionType.DEGRADED,
         )
-        return next((found for kind in wanted if (found := _true(self.status, kind))), None)
+        holding = _holding(self.status)
+        return next((holding[kind] for kind in wanted if kind in holding), None)
 
 
-def status_of(job: Object) -> JobStatus:
-    """The status of a job's object; empty before the operator has written one.
-
-    Raises ClusterError for words that this release does not know.
-    """
+def _status_of(job: Object) -> JobStatus:
+    """Empty before the operator has written one."""
     try:
         return JobStatus.model_validate(job.get("status") or {})
     except ValidationError as error:
@@ -74,15 +67,12 @@ def status_of(job: Object) -> JobStatus:
         raise ClusterError(message) from error
 
 
-def is_overlooked(job: Object, now: datetime) -> bool:
-    """Whether no operator has looked at a job, for longer than one would need."""
-    if job.get("status"):
-        return False
-    return ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
-
-
 def look(job: Object, now: datetime) -> Look:
-    return Look(job, status_of(job), is_overlooked(job, now))
+    """What is seen of a job. Raises ClusterError for words that this release does not know."""
+    created = job["metadata"]["creationTimestamp"]
+    is_new = not job.get("status")
+    is_overlooked = is_new and ages.seconds_since(created, now) > NO_OPERATOR_SECONDS
+    return Look(job, _status_of(job), is_overlooked)
 
 
 def news(before: Look | None, after: Look) -> list[str]:
@@ -95,19 +85,18 @@ def news(before: Look | None, after: Look) -> list[str]:
 
 
 def _conditions(old: JobStatus, new: JobStatus) -> list[str]:
-    told = {(each.type, each.reason, each.message) for each in _shown(old.conditions)}
+    told = {(each.type, each.reason, each.message) for each in _shown(old)}
     return [
         f"{each.type} ({each.reason}): {each.message}"
-        for each in _shown(new.conditions)
+        for each in _shown(new)
         if (each.type, each.reason, each.message) not in told
     ]
 
 
-def _shown(conditions: Sequence[Condition]) -> list[Condition]:
+def _shown(status: JobStatus) -> list[Condition]:
     """Conditions that hold and are worth a line; the end has one of its own."""
     silent = {*QUIET, ConditionType.COMPLETE, ConditionType.FAILED}
-    holding = (each for each in conditions if each.status is ConditionStatus.TRUE)
-    return [each for each in holding if each.type not in silent]
+    return [each for kind, each in _holding(status).items() if kind not in silent]
 
 
 def _failures(old: JobStatus, new: JobStatus) -> list[str]:
@@ -120,12 +109,6 @@ def _failures(old: JobStatus, new: JobStatus) -> list[str]:
     ]
 
 
-def _true(status: JobStatus, kind: str) -> Condition | None:
-    return next(
-        (
-            each
-            for each in status.conditions
-            if each.type == kind and each.status is ConditionStatus.TRUE
-        ),
-        None,
-    )
+def _holding(status: JobStatus) -> dict[str, Condition]:
+    """The conditions that are true, by type."""
+    return {each.type: each for each in status.conditions if each.status is ConditionStatus.TRUE}

@@ -46,8 +46,8 @@ class Jobs:
             raise NotFound(message)
         return found
 
-    def names(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self.all()]
+    def names(self, selector: str = "") -> list[str]:
+        return [each["metadata"]["name"] for each in self.all(selector)]
 
     def all(self, selector: str = "") -> list[Object]:
         request = resources.listing(JOBS, self.namespace, labelSelector=selector)
@@ -63,7 +63,7 @@ class Jobs:
             raise WrongInput(message)
         if names:
             return list(dict.fromkeys(map(references.name, names)))
-        return [job["metadata"]["name"] for job in self.all(selector)]
+        return self.names(selector)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Make a job; the API server's object. Raises AlreadyThere, WrongInput."""
@@ -72,14 +72,13 @@ class Jobs:
             query["dryRun"] = "All"
         return self.api.call(resources.create(JOBS, self.namespace, manifest, query))
 
-    def patch(self, name: str, spec: Object) -> Object:
+    def patch(self, name: str, spec: Object, part: str = "") -> Object:
         """Change fields of the spec; the job as it is then. Raises NotFound, WrongInput."""
-        return self._on(name, resources.patch(JOBS, self.namespace, name, {"spec": spec}))
+        return self._on(name, resources.patch(JOBS, self.namespace, name, {"spec": spec}, part))
 
     def scale(self, name: str, replicas: int) -> None:
         """Ask for another number of replicas. Raises NotFound, WrongInput."""
-        body = {"spec": {"replicas": replicas}}
-        self._on(name, resources.patch(JOBS, self.namespace, name, body, "scale"))
+        self.patch(name, {"replicas": replicas}, "scale")
 
     def delete(self, name: str, uid: str) -> Object:
         """Delete this very job; what belongs to it goes soon after. Raises NotFound, Conflict."""
@@ -127,14 +126,11 @@ class Jobs:
         try:
             return self.api.call(request)
         except NotFound as error:
-            raise references.missing(name, self.namespace, self._visible_names()) from error
-
-    def _visible_names(self) -> list[str]:
-        """The same as `names`, but none for somebody who may look at jobs one by one alone."""
-        try:
-            return self.names()
-        except Forbidden:
-            return []
+            others: list[str] = []
+            # Somebody may be allowed to look at jobs one by one alone.
+            with suppress(Forbidden):
+                others = self.names()
+            raise references.missing(name, self.namespace, others) from error
 
 
 def selector_of_pods(job: Object) -> str:

@@ -67,8 +67,11 @@ def chosen(jobs: Jobs, job: Object, wanted: Wanted) -> list[Object]:
         there = ", ".join(found) or "none"
         message = f"job {name} has no pod {wanted.pod}; its pods: {there}"
         raise NotFound(message)
-    ordered = (each.name for each in pods.in_order(list(found.values())))
-    return [found[name] for name in ordered if _is_wanted(found[name], wanted)]
+    return [
+        found[each.name]
+        for each in pods.in_order(list(found.values()))
+        if wanted.pod in {None, each.name} and (not wanted.roles or each.role in wanted.roles)
+    ]
 
 
 def read(jobs: Jobs, pod: Object, wanted: Wanted) -> Iterator[LogLine]:
@@ -86,9 +89,3 @@ def request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Requ
         asked["previous"] = "true"
     path = PODS.path(jobs.namespace, pod, "log")
     return Request(verb=Verb.GET, path=path, query=asked, accept="*/*")
-
-
-def _is_wanted(pod: Object, wanted: Wanted) -> bool:
-    found = pods.read(pod)
-    named = wanted.pod is None or found.name == wanted.pod
-    return named and (not wanted.roles or found.role in wanted.roles)

@@ -60,7 +60,8 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
 
     Raises InvalidManifest with everything that is wrong, also for what no cluster can do yet.
     """
-    name = _generated_name(text, suffix or random_suffix())
+    documents = document.read(text)
+    name = _completed(documents[0].value, suffix or random_suffix()) if documents else None
     named = [f"metadata.name={name}"] if name else []
     accepted = parsing.parse_accepted(text, source=source, assignments=[*named, *assignments])
     return _accepted(accepted.job, source, accepted.warnings)
@@ -101,11 +102,6 @@ def _accepted(job: DistTrainJob, source: str, warnings: tuple[str, ...]) -> Wish
     if refused:
         raise InvalidManifest(source, refused)
     return Wish(job, warnings)
-
-
-def _generated_name(text: str, suffix: str) -> str | None:
-    documents = document.read(text)
-    return _completed(documents[0].value, suffix) if documents else None
 
 
 def _completed(value: JsonValue, suffix: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What displays show of a job: read of the status.json of a run, or of the object of a job."""
+"""What displays and the launcher take from the coordinator's status, or from a job's object."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -21,12 +21,19 @@ class Member(StatusSection):
     name: str
     incarnation: int = 0
     state: str = ""
+    reason: str = ""
+    """Why it is so, if it is dead."""
     activity: str = ""
     """What a shard does just now."""
     pid: int = 0
     metrics_address: str | None = None
     samples: int | None = None
     version: int | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the coordinator has given it up."""
+        return self.state == "dead"
 
 
 class RunStatus(StatusSection):
@@ -44,6 +51,8 @@ class RunStatus(StatusSection):
     final_measures: dict[str, Number] | None = None
     final_loss: Number = None
     """Of the model that was exported."""
+    checkpoint: int | None = None
+    """Number of the latest that was saved."""
     checkpoint_failures: int = 0
     checkpoints_damaged: int = 0
     warm_start: bool = False
@@ -69,6 +78,11 @@ class RunStatus(StatusSection):
         except (ArithmeticError, AttributeError, TypeError) as error:
             # Of these pydantic makes no ValidationError.
             raise ValueError(str(error)) from error
+
+    @property
+    def joined(self) -> frozenset[tuple[str, int]]:
+        """Names and process ids of the members, dead or not."""
+        return frozenset((member.name, member.pid) for member in self.members)
 
     @property
     def warnings(self) -> tuple[str, ...]:

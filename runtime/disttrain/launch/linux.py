@@ -57,15 +57,15 @@ def kill_children() -> None:
 
 def used_ticks(pid: int) -> int:
     """Processor time of a process and of the children it has waited for; 0 if it is gone."""
-    return sum(int(ticks) for ticks in _stat(pid)[11:15])
+    return sum(int(ticks) for ticks in stat(pid)[11:15])
 
 
 def has_ended(pid: int) -> bool:
     """Whether a process is gone, or has ended and its parent has not asked how."""
-    return _stat(pid)[:1] in ([], ["Z"], ["X"])
+    return stat(pid)[:1] in ([], ["Z"], ["X"])
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         # The name, in brackets, may have spaces.

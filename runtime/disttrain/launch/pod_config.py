@@ -23,16 +23,6 @@ _METRICS_ADDRESS = f"0.0.0.0:{pod_layout.METRICS_PORT}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Addresses:
-    """Those that replace what follows from the job's name and the cluster; None: as there."""
-
-    coordinator: str | None = None
-    listen: str | None = None
-    announce: str | None = None
-    metrics: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PodEnvironment:
     """The variables of `pod_layout.Variable`, parsed."""
 
@@ -45,7 +35,11 @@ class PodEnvironment:
     """None: the job's own in the shared volume."""
     keys_file: Path | None
     """None: nothing is encrypted."""
-    addresses: Addresses
+    coordinator_address: str
+    """Each address replaces what follows from the job's name and the cluster; empty: as there."""
+    listen_address: str
+    announce_address: str
+    metrics_address: str
     pod: str
     """Name of the pod; empty outside of Kubernetes."""
     namespace: str
@@ -67,12 +61,10 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
         or Path(pod_layout.TERMINATION_LOG),
         run_folder=_path(environ, Variable.RUN_FOLDER),
         keys_file=_path(environ, Variable.KEYS_FILE),
-        addresses=Addresses(
-            coordinator=environ.get(Variable.COORDINATOR_ADDRESS) or None,
-            listen=environ.get(Variable.LISTEN_ADDRESS) or None,
-            announce=environ.get(Variable.ANNOUNCE_ADDRESS) or None,
-            metrics=environ.get(Variable.METRICS_ADDRESS) or None,
-        ),
+        coordinator_address=environ.get(Variable.COORDINATOR_ADDRESS, ""),
+        listen_address=environ.get(Variable.LISTEN_ADDRESS, ""),
+        announce_address=environ.get(Variable.ANNOUNCE_ADDRESS, ""),
+        metrics_address=environ.get(Variable.METRICS_ADDRESS, ""),
         pod=environ.get(Variable.POD_NAME, ""),
         namespace=environ.get(Variable.POD_NAMESPACE, ""),
         cluster=_cluster(environ),
@@ -133,7 +125,7 @@ def make(
             "apart by it from those of another job of the same name"
         )
         raise InvalidLaunchConfig(message)
-    role, addresses = environment.role, environment.addresses
+    role = environment.role
     return LaunchConfig(
         job=job,
         job_uid=uid,
@@ -141,13 +133,13 @@ def make(
         index=environment.index,
         run_folder=environment.run_folder or Path(pod_layout.run_folder(job.metadata.name, uid)),
         task_folder=environment.task_folder,
-        coordinator_address=addresses.coordinator or _coordinator(environment, job),
+        coordinator_address=environment.coordinator_address or _coordinator(environment, job),
         listen_address=_listen(environment),
         announce_address=_announced(environment, job),
         transport=TransportKind.TCP,
         threads=_threads(environment, job, cores),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
-        metrics_address=addresses.metrics or _METRICS_ADDRESS,
+        metrics_address=environment.metrics_address or _METRICS_ADDRESS,
         supervisor=Supervisor.NODE,
         place=environment.pod,
         cluster=environment.cluster if role is Role.COORDINATOR else None,
@@ -167,14 +159,14 @@ def _coordinator(environment: PodEnvironment, job: DistTrainJob) -> str:
 def _listen(environment: PodEnvironment) -> str | None:
     ports = {Role.COORDINATOR: pod_layout.CONTROL_PORT, Role.SHARD: pod_layout.DATA_PORT}
     port = ports.get(environment.role)
-    return None if port is None else environment.addresses.listen or f"tcp://*:{port}"
+    return None if port is None else environment.listen_address or f"tcp://*:{port}"
 
 
 def _announced(environment: PodEnvironment, job: DistTrainJob) -> str | None:
     """Where replicas find a shard; one that listens elsewhere on purpose is found there."""
-    given = environment.addresses
-    if environment.role is not Role.SHARD or given.announce or given.listen:
-        return given.announce
+    given = environment.announce_address
+    if environment.role is not Role.SHARD or given or environment.listen_address:
+        return given or None
     host = _hosts(environment, job).shard(environment.index or 0)
     return f"tcp://{host}:{pod_layout.DATA_PORT}"
 

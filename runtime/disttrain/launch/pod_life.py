@@ -48,7 +48,7 @@ def run(terminations: Terminations) -> NoReturn:
         sys.stderr.write(f"{error}\n")
         process.end(ExitCode.USAGE)
     process_one.reap_orphans()
-    logs.configure(config.role.value, process.log_index(config), None)
+    logs.configure(config.process, None)
     if config.role is Role.COORDINATOR:
         process.end(_coordinate(config, environment.termination_log))
     process.end(_take_part(config, environment.termination_log, terminations))

@@ -24,6 +24,8 @@ from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
+RoleMain = Callable[[LaunchConfig], int]
+
 SERVERS = {
     Role.COORDINATOR: "disttrain.coordinator.process.server",
     Role.SHARD: "disttrain.parameter_server.server",
@@ -49,7 +51,7 @@ def run(config_file: Path) -> int:
     """
     config = launch_config.read(config_file)
     folder = RunFolder(config.run_folder)
-    logs.configure(config.role.value, log_index(config), folder.logs)
+    logs.configure(config.process, folder.logs)
     return live(config, lambda error: outcome.write_failure(folder.failure(config.process), error))
 
 
@@ -61,7 +63,8 @@ def live(config: LaunchConfig, when_final: Callable[[FinalError], None]) -> int:
     linux.set_process_name(f"dt:{config.process}")
     faulthandler.enable()
     try:
-        return _entry(config.role)(config)
+        main: RoleMain = importlib.import_module(server_module(config.role)).main
+        return main(config)
     except FinalError as error:
         LOG.error("ends: a restart would not help", kind=type(error).__name__, error=error)
         when_final(error)
@@ -72,16 +75,6 @@ def live(config: LaunchConfig, when_final: Callable[[FinalError], None]) -> int:
     except Exception:
         LOG.exception("ends: an error that nobody expected")
         return ExitCode.CRASHED
-
-
-def _entry(role: Role) -> Callable[[LaunchConfig], int]:
-    main: Callable[[LaunchConfig], int] = importlib.import_module(server_module(role)).main
-    return main
-
-
-def log_index(config: LaunchConfig) -> int | None:
-    """The index in the name of the process's log; None if there is only one such process."""
-    return None if config.role is Role.COORDINATOR else config.index
 
 
 def end(code: int) -> NoReturn:

@@ -8,8 +8,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Set
+from contextlib import suppress
 from pathlib import Path
+
+from disttrain.launch import linux
 
 STOPPED = 128 + signal.SIGTERM
 """Exit code of a coordinator that was told to end; the job goes on with its next life."""
@@ -38,11 +40,6 @@ def end_on_sigterm(code: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
 
 
-def overdue(before: Set[int], now: Iterable[int]) -> set[int]:
-    """Ended children that nobody has waited for since the last look: they are orphans. Pure."""
-    return set(now) & before
-
-
 def reap_orphans() -> None:
     """Wait for ended orphans in a thread, if this is the container's first process."""
     if os.getpid() == 1:
@@ -50,26 +47,26 @@ def reap_orphans() -> None:
 
 
 def _reap() -> None:
-    before: set[int] = set()
+    seen: set[int] = set()
     while True:
         time.sleep(_REAP_SECONDS)
-        ended = ended_children()
-        for pid in overdue(before, ended):
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue
-        before = ended
+        seen = reap(seen)
+
+
+def reap(seen: set[int]) -> set[int]:
+    """Wait for the ended children that were seen at the last look: nobody else does.
+
+    Returns those that are seen at this one.
+    """
+    ended = ended_children()
+    for pid in seen & ended:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return ended
 
 
 def ended_children() -> set[int]:
     """Of this process, and not waited for."""
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state == "Z" and int(parent) == os.getpid():
-            found.add(int(folder.name))
-    return found
+    pids = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    ended_here = ["Z", str(os.getpid())]
+    return {pid for pid in pids if linux.stat(pid)[:2] == ended_here}

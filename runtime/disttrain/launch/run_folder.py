@@ -14,6 +14,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from disttrain.job import location
+from disttrain.job.location import Location
+from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 
 
@@ -38,6 +41,8 @@ class RunRecord:
 _RECORD = TypeAdapter(RunRecord)
 _LOOK_SECONDS = 0.2
 """`is_held` holds the lock itself, for less."""
+_VISITOR = "visitor"
+"""Whose copies of what lies in an object store they are."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -113,6 +118,14 @@ class RunFolder:
     def lock_file(self) -> Path:
         """Locked by the launcher as long as it lives."""
         return self.path / "launch" / "lock"
+
+    def checkpoints(self, job: DistTrainJob) -> Location:
+        """Where the job's checkpoints lie, for who comes to its folder. Raises NotARunFolder."""
+        uid = ""
+        if job.spec.checkpoint.is_object_store:
+            # A pod's folder has no run.json; its manifest has the uid.
+            uid = job.metadata.uid or self.read_record().job_uid
+        return location.of(job, uid, self.path.absolute(), _VISITOR)
 
     def why_none(self, *, of_training: bool = False) -> str | None:
         """Why this is no folder of a run, or with `of_training` of one that has begun to train."""

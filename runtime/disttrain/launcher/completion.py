@@ -2,46 +2,40 @@
 
 from math import nan
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
 from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
 from disttrain.job.names import Role
 from disttrain.job.spec import Spec
+from disttrain.job.status import SandblasterStatus
+from disttrain.job.status_section import Number, StatusSection
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launch.outcome import Result
 from disttrain.launch.run_folder import RunFolder
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
-
-
-class Staleness(_Part):
+class Staleness(StatusSection):
     """Updates between a gradient's parameters and the gradient; None before the first push."""
 
     p50: int | None = None
     p99: int | None = None
 
 
-class _BatchMethod(_Part):
-    iteration: int = 0
-
-
-class Completed(_Part):
+class Completed(StatusSection):
     """How far a run came that is complete: the figures of its summary."""
 
+    phase: Literal["Complete"]
     reason: str = ""
     epochs: int = 0
     steps: int = 0
     samples: int = 0
     seconds: float = 0.0
-    final_measures: dict[str, float | None] | None = None
+    final_measures: dict[str, Number] | None = None
     staleness: Staleness = Staleness()
-    sandblaster: _BatchMethod | None = None
+    sandblaster: SandblasterStatus | None = None
 
     @property
     def reached(self) -> Reached:
@@ -52,12 +46,13 @@ class Completed(_Part):
             samples=self.samples,
             seconds=self.seconds,
             measures={name: nan if value is None else value for name, value in measured},
-            iterations=0 if self.sandblaster is None else self.sandblaster.iteration,
+            iterations=self.iterations or 0,
         )
 
-
-class _Ended(_Part):
-    phase: Result
+    @property
+    def iterations(self) -> int | None:
+        """Of a batch method; None with another strategy."""
+        return None if self.sandblaster is None else self.sandblaster.iteration
 
 
 def is_final(completed: Completed, then: Spec | None, now: Spec) -> bool:
@@ -72,9 +67,7 @@ def is_final(completed: Completed, then: Spec | None, now: Spec) -> bool:
 def read(summary: Path) -> Completed | None:
     """The figures of a run that is complete; None of one that is not, or has no summary."""
     try:
-        content = summary.read_bytes()
-        ended = _Ended.model_validate_json(content)
-        return Completed.model_validate_json(content) if ended.phase is Result.COMPLETE else None
+        return Completed.model_validate_json(summary.read_bytes())
     except (OSError, ValidationError):
         return None
 

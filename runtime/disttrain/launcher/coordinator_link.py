@@ -10,9 +10,10 @@ from dataclasses import replace
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.job import defaults, names
+from disttrain.job.run_status import RunStatus
 from disttrain.launch.config import LaunchConfig
+from disttrain.launcher.fork_messages import Ended
 from disttrain.launcher.restart_policy import Exit
-from disttrain.launcher.told import Told
 from disttrain.telemetry import logs
 from disttrain.transport.config import CurveKeys
 from disttrain.transport.factory import open_transport
@@ -41,11 +42,19 @@ class ControlLink:
         self._ask_at = 0.0
         self._has_answered = False
 
-    def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        self._client.request(_member_died(name, pid, exit_, log_tail, final=False))
-
-    def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        self._client.request(_member_died(name, pid, exit_, log_tail, final=True))
+    def died(self, ended: Ended, log_tail: str, *, final: bool = False) -> None:
+        role, index = names.role_and_index(ended.name)
+        self._client.request(
+            messages.MemberDied(
+                role=Role[role.name],
+                index=index,
+                pid=ended.pid,
+                exit_code=ended.code,
+                reason=str(Exit(ended.code)),
+                log_tail=log_tail,
+                final=final,
+            )
+        )
 
     def fail(self, message: str, error_kind: str) -> None:
         reason = messages.reason_of(error_kind)
@@ -54,7 +63,7 @@ class ControlLink:
     def stop(self, reason: str) -> None:
         self._client.request(messages.Stop(reason=reason))
 
-    def heard(self) -> Told | None:
+    def heard(self) -> RunStatus | None:
         now = time.monotonic()
         if self._asked is None and now >= self._ask_at:
             self._asked = self._client.request(messages.Status())
@@ -65,29 +74,10 @@ class ControlLink:
         if not self._has_answered:
             LOG.info("the coordinator answers")
             self._has_answered = True
-        return _told(reply)
+        if not isinstance(reply, messages.StatusReply):
+            return RunStatus(phase="")
+        return RunStatus.model_validate(reply.status)
 
     def close(self) -> None:
         self._client.close()
         self._transport.close()
-
-
-def _told(reply: messages.Reply) -> Told:
-    if not isinstance(reply, messages.StatusReply):
-        return Told()
-    return Told.model_validate(reply.status)
-
-
-def _member_died(
-    name: str, pid: int, exit_: Exit, tail: str, *, final: bool
-) -> messages.MemberDied:
-    role, index = names.role_and_index(name)
-    return messages.MemberDied(
-        role=Role[role.name],
-        index=index,
-        pid=pid,
-        exit_code=exit_.code,
-        reason=str(exit_),
-        log_tail=tail,
-        final=final,
-    )

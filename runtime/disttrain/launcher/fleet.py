@@ -15,7 +15,7 @@ from disttrain.launch import linux
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.fork_messages import Ended, Event, Preloaded, Started
 from disttrain.launcher.hangs import Owing
-from disttrain.launcher.hosts import ExecHost, ForkHost, Host
+from disttrain.launcher.hosts import ExecHost, ForkHost
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -32,13 +32,6 @@ class UserModule:
 
     name: str
     folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """What the user should know: one sentence."""
-
-    text: str
 
 
 class Fleet:
@@ -66,7 +59,8 @@ class Fleet:
 
     def start(self, name: str) -> None:
         role, _ = names.role_and_index(name)
-        host = self._programs if role is Role.COORDINATOR else self._fork_server()
+        is_program = role is Role.COORDINATOR
+        host: ExecHost | ForkHost = self._programs if is_program else self._fork_server()
         host.start(name, self._folder.config(name), self._folder.log(name))
 
     def prepare_replicas(self) -> None:
@@ -83,8 +77,11 @@ class Fleet:
         """What to wait for: readable when `events` has something to tell."""
         return [descriptor for host in self._hosts() for descriptor in host.descriptors()]
 
-    def events(self) -> Iterator[Started | Ended | Notice]:
-        """Starts and ends of processes since the last call; waits for nothing."""
+    def events(self) -> Iterator[Started | Ended | str]:
+        """Starts and ends of processes since the last call, and what the user should know.
+
+        Waits for nothing.
+        """
         for host in self._hosts():
             for event in host.events():
                 if told := self._handled(event):
@@ -96,7 +93,7 @@ class Fleet:
         if (module := self._importing()) and time.monotonic() >= self._tell_of_import_at:
             self._tell_of_import_at = math.inf
             words = f"importing '{module.name}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
-            yield Notice(f"{words}: no replica starts before it has")
+            yield f"{words}: no replica starts before it has"
 
     def owing(self) -> list[Owing]:
         return [
@@ -116,7 +113,7 @@ class Fleet:
             host.close()
         linux.kill_children()
 
-    def _hosts(self) -> list[Host]:
+    def _hosts(self) -> list[ExecHost | ForkHost]:
         return [self._programs, *self._forks]
 
     def _has_fork_server(self) -> bool:
@@ -132,12 +129,12 @@ class Fleet:
     def _importing(self) -> UserModule | None:
         return self._module if self._preload_asked and not self._preloaded else None
 
-    def _without(self, module: UserModule, server: ForkHost) -> Notice:
+    def _without(self, module: UserModule, server: ForkHost) -> str:
         """Have each replica import the module itself, since it has ended the server."""
         self._module = None
         log = self._folder.log(FORK_SERVER)
         how = f"ended the process that imports it for all ({server.exit})"
-        return Notice(f"importing '{module.name}' {how}: each replica imports it; see {log}")
+        return f"importing '{module.name}' {how}: each replica imports it; see {log}"
 
     def _handled(self, event: Event) -> Started | Ended | None:
         match event:

@@ -1,9 +1,12 @@
-"""What the launcher and a fork server say to each other: one JSON text per packet."""
+"""What the launcher and a fork server say to each other: one JSON text per packet.
+
+Messages are told apart by their fields: no two have the same.
+"""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 LARGEST_BYTES = 64 * 1024
 """A packet holds a few paths."""
@@ -20,7 +23,6 @@ class _Strict:
 class Start(_Strict):
     """Fork a process that runs the role in the launch config. Answer `Started`, later `Ended`."""
 
-    kind: Literal["start"] = "start"
     name: str
     config: str
     log: str
@@ -31,20 +33,18 @@ class Start(_Strict):
 class Preload(_Strict):
     """Import the user's module once, for all processes forked later. Answer `Preloaded`."""
 
-    kind: Literal["preload"] = "preload"
     module: str
     folder: str
     """Put in front of sys.path."""
 
 
-Command = Annotated[Start | Preload, Field(discriminator="kind")]
+Command = Start | Preload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ready(_Strict):
     """The server has imported what every process needs."""
 
-    kind: Literal["ready"] = "ready"
     threads: int
     """Threads that it has; forking is only sound with one."""
 
@@ -53,7 +53,6 @@ class Ready(_Strict):
 class Preloaded(_Strict):
     """The user's module was imported, or not: then the replicas meet and tell the error."""
 
-    kind: Literal["preloaded"] = "preloaded"
     threads: int
     error: str
     """Empty if there was none."""
@@ -63,7 +62,6 @@ class Preloaded(_Strict):
 class Started(_Strict):
     """A process runs."""
 
-    kind: Literal["started"] = "started"
     name: str
     pid: int
 
@@ -72,7 +70,6 @@ class Started(_Strict):
 class Ended(_Strict):
     """A process has ended and with it everything that it started."""
 
-    kind: Literal["ended"] = "ended"
     name: str
     pid: int
     """0: it could not be forked."""
@@ -80,7 +77,7 @@ class Ended(_Strict):
     """Exit code, or minus the signal."""
 
 
-Event = Annotated[Ready | Preloaded | Started | Ended, Field(discriminator="kind")]
+Event = Ready | Preloaded | Started | Ended
 
 COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)

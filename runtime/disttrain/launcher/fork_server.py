@@ -28,7 +28,6 @@ from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages
 from disttrain.launcher.fork_messages import Preload, Start
-from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
 
 
@@ -79,14 +78,11 @@ class ForkServer:
             case Start():
                 return self._fork(command)
             case Preload():
-                self._say(self._preload(command))
+                linux.end_with_parent(self._launcher, signal.SIGKILL)
+                preloaded = _preload(command)
+                linux.wake_when_parent_ends()
+                self._say(preloaded)
         return None
-
-    def _preload(self, preload: Preload) -> fork_messages.Preloaded:
-        linux.end_with_parent(self._launcher, signal.SIGKILL)
-        told = _preload(preload)
-        linux.wake_when_parent_ends()
-        return told
 
     def _fork(self, start: Start) -> Start | None:
         for stream in (sys.stdout, sys.stderr):
@@ -128,7 +124,7 @@ class ForkServer:
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
         del self._children[child.pid]
-        code = Exit.from_wait_status(status).code
+        code = os.waitstatus_to_exitcode(status)
         self._say(fork_messages.Ended(name=child.name, pid=child.pid, code=code))
 
     def _say(self, event: fork_messages.Event) -> None:

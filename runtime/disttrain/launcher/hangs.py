@@ -1,11 +1,12 @@
 """Which processes live and do nothing any more, so that they are to be killed. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from disttrain.job import names
 from disttrain.job.names import Role
-from disttrain.launcher.supervision import Process, State
+from disttrain.job.run_status import RunStatus
+from disttrain.launcher.supervision import Process
 
 START_SECONDS = 600.0
 """For the coordinator's first word of a life: it may have to wait for what it goes on from."""
@@ -28,16 +29,6 @@ class Hang:
     name: str
     pid: int
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
-    """What the coordinator said of members."""
-
-    dead: tuple[Hang, ...] = ()
-    """Whom it has declared dead."""
-    joined: frozenset[tuple[str, int]] = frozenset()
-    """Whom it knows, dead or not: names and process ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +66,8 @@ class Hangs:
         self._idle: dict[int, _Idle] = {}
         """By process: those that owe something."""
         self._looked: float | None = None
-        self._coordinator = 0
-        """The process whose silence is counted."""
+        self._coordinator: int | None = None
+        """The process whose silence is counted; None: it does not run."""
         self._has_spoken = False
         self._silent_seconds = 0.0
         self._told: set[int] = set()
@@ -84,41 +75,48 @@ class Hangs:
 
     def look(
         self,
-        processes: Mapping[str, Process],
-        heard: Heard | None,
+        running: Sequence[Process],
+        heard: RunStatus | None,
         now: float,
         servers: Sequence[Owing] = (),
     ) -> list[Hang]:
-        """Those found now. `heard`: None if the coordinator said nothing.
+        """Those found now. `heard`: what the coordinator said, if anything.
 
         `now` is in seconds of one clock that never goes back. `servers`: fork servers that owe an
         answer.
         """
         since = 0.0 if self._looked is None else min(now - self._looked, _MOST_SECONDS_OF_A_LOOK)
         self._looked = now
-        self._count(processes[names.COORDINATOR], since, has_spoken=heard is not None)
+        self._count(running, since, has_spoken=heard is not None)
         if heard is not None:
             self._joined = heard.joined
-        dead = () if heard is None else heard.dead
-        found = [hang for hang in dead if _lives(processes.get(hang.name), hang.pid)]
-        found += self._idle_ones([*self._not_joined(processes), *servers], since)
+        members = () if heard is None else heard.members
+        living = {(process.name, process.pid) for process in running}
+        found = [
+            Hang(member.name, member.pid, member.reason)
+            for member in members
+            if member.is_dead and (member.name, member.pid) in living
+        ]
+        found += self._idle_ones([*self._not_joined(running), *servers], since)
         patience = self._patience_seconds if self._has_spoken else START_SECONDS
-        if self._silent_seconds >= patience:
+        if self._coordinator is not None and self._silent_seconds >= patience:
             why = f"silent for {self._silent_seconds:.1f} s"
             found.append(Hang(names.COORDINATOR, self._coordinator, why))
-        self._told.intersection_update(_living(processes) | {server.pid for server in servers})
+        there = {process.pid for process in running} | {server.pid for server in servers}
+        self._told &= there
         new = [hang for hang in found if hang.pid not in self._told]
         self._told.update(hang.pid for hang in new)
         return new
 
-    def _not_joined(self, processes: Mapping[str, Process]) -> list[Owing]:
+    def _not_joined(self, running: Sequence[Process]) -> list[Owing]:
         if not self._has_spoken:
             # Nobody can join, or who has is not known.
             return []
         return [
             Owing(process.name, process.pid, "has not joined", IDLE_SECONDS[role])
-            for role, process in _members(processes)
-            if (process.name, process.pid) not in self._joined
+            for process in running
+            if (role := names.role_and_index(process.name)[0]) in IDLE_SECONDS
+            and (process.name, process.pid) not in self._joined
         ]
 
     def _idle_ones(self, owing: Sequence[Owing], since: float) -> list[Hang]:
@@ -134,9 +132,10 @@ class Hangs:
         self._idle = idle
         return found
 
-    def _count(self, coordinator: Process, since: float, *, has_spoken: bool) -> None:
-        if coordinator.state is not State.RUNNING or coordinator.pid != self._coordinator:
-            self._coordinator = coordinator.pid
+    def _count(self, running: Sequence[Process], since: float, *, has_spoken: bool) -> None:
+        coordinator = next((each.pid for each in running if each.name == names.COORDINATOR), None)
+        if coordinator is None or coordinator != self._coordinator:
+            self._coordinator = coordinator
             self._has_spoken = False
             self._silent_seconds = 0.0
         elif has_spoken:
@@ -144,17 +143,3 @@ class Hangs:
             self._silent_seconds = 0.0
         else:
             self._silent_seconds += since
-
-
-def _members(processes: Mapping[str, Process]) -> list[tuple[Role, Process]]:
-    living = [each for each in processes.values() if each.state is State.RUNNING]
-    found = [(names.role_and_index(each.name)[0], each) for each in living]
-    return [(role, each) for role, each in found if role in IDLE_SECONDS]
-
-
-def _living(processes: Mapping[str, Process]) -> set[int]:
-    return {each.pid for each in processes.values() if each.state is State.RUNNING}
-
-
-def _lives(process: Process | None, pid: int) -> bool:
-    return process is not None and process.state is State.RUNNING and process.pid == pid

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from disttrain.launch import linux
 from disttrain.launcher import fork_messages, hangs
@@ -64,24 +63,6 @@ class Outbox:
             self._waiting.popleft()
 
 
-class Host(Protocol):
-    """Starts processes and tells what becomes of them."""
-
-    def start(self, name: str, config: Path, log: Path) -> None:
-        """Start a process that runs the role in `config`."""
-
-    def descriptors(self) -> Sequence[int]:
-        """What to wait for: readable when `events` has something to tell."""
-
-    def events(self) -> Iterator[Event]:
-        """What has happened; waits for nothing."""
-
-    @property
-    def alive(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Program:
     name: str
@@ -92,21 +73,22 @@ class _Program:
 class ExecHost:
     """Runs roles as programs; they start without torch."""
 
-    alive = True
-
     def __init__(self) -> None:
         self._programs: dict[int, _Program] = {}
         self._started: list[Started] = []
 
     def start(self, name: str, config: Path, log: Path) -> None:
+        """Start a process that runs the role in `config`."""
         process = _run("disttrain.launch.process", str(config), log=log)
         self._programs[process.pid] = _Program(name, process, os.pidfd_open(process.pid))
         self._started.append(Started(name=name, pid=process.pid))
 
     def descriptors(self) -> Sequence[int]:
+        """What to wait for: readable when `events` has something to tell."""
         return [program.pidfd for program in self._programs.values()]
 
     def events(self) -> Iterator[Event]:
+        """What has happened; waits for nothing."""
         started, self._started = self._started, []
         yield from started
         for program in list(self._programs.values()):
@@ -268,4 +250,4 @@ def _finish_orphan(pid: int) -> int:
         return -signal.SIGKILL
     linux.kill_group(pid)
     _, status = os.waitpid(pid, 0)
-    return Exit.from_wait_status(status).code
+    return os.waitstatus_to_exitcode(status)

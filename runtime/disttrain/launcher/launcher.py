@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.job import defaults, names
+from disttrain.job import defaults, names, run_status
+from disttrain.job.run_status import RunStatus
 from disttrain.launch import config as launch_config
 from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
-from disttrain.launcher import interruption, room, told
-from disttrain.launcher.fleet import FORK_SERVER, Fleet, Notice
+from disttrain.launcher import interruption, room
+from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
-from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
-from disttrain.launcher.supervision import POSTPONED_SECONDS, Ending, Phase, Process, Supervision
-from disttrain.launcher.told import Told
+from disttrain.launcher.supervision import POSTPONED_SECONDS, Phase, Process, Supervision, Verdict
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -56,18 +56,18 @@ class Watcher(Protocol):
 class CoordinatorLink(Protocol):
     """The launcher's conversation with the coordinator. It waits for no answer."""
 
-    def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended; it is started again, unless the job has ended, too."""
+    def died(self, ended: Ended, log_tail: str, *, final: bool = False) -> None:
+        """A process has ended; it is started again, unless the job has ended, too.
 
-    def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended and will not be started again: the budget is spent."""
+        `final`: it is not, because the budget is spent.
+        """
 
     def fail(self, message: str, error_kind: str) -> None:
         """A process met an error, of this class, that no restart heals; end the job as Failed."""
 
     def stop(self, reason: str) -> None: ...
 
-    def heard(self) -> Told | None:
+    def heard(self) -> RunStatus | None:
         """What the coordinator says of the job; None: nothing new."""
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Launcher:
         self._fleet = fleet
         self._open_link = open_link
         self._watcher = watcher
-        self._supervision = Supervision(run.configs, run.policy)
+        self._supervision = Supervision(run.configs, run.job.spec)
         self._hangs = Hangs(defaults.coordinator_patience_seconds(run.job.spec), linux.used_ticks)
         self._deadline: float | None = None
         self._given_up: Outcome | None = None
@@ -174,23 +174,22 @@ class Launcher:
         self._supervision.interrupted()
         self._deadline = time.monotonic() + STOP_SECONDS
 
-    def _listen(self) -> Told | None:
+    def _listen(self) -> RunStatus | None:
         heard = self._link.heard()
-        if heard is not None and heard.has_ended:
+        if heard is not None and heard.phase in set(Result):
             self._supervision.closes()
         self._kill_hanging(heard)
         return heard
 
-    def _kill_hanging(self, heard: Told | None) -> None:
+    def _kill_hanging(self, heard: RunStatus | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
-        processes = self._supervision.processes
-        said = None if heard is None else heard.heard
-        for hang in self._hangs.look(processes, said, time.monotonic(), self._fleet.owing()):
+        running = self._supervision.running
+        for hang in self._hangs.look(running, heard, time.monotonic(), self._fleet.owing()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)
 
-    def _look_for_room(self, heard: Told | None) -> None:
+    def _look_for_room(self, heard: RunStatus | None) -> None:
         folder, lacked = self._run.folder.path, self._room.is_lacking
         saved = None if heard is None else heard.checkpoint
         self._room.look(is_short=room.is_short(folder), checkpoint=saved)
@@ -206,9 +205,9 @@ class Launcher:
                     self._started(event)
                 case Ended():
                     self._ended(event)
-                case Notice(text):
-                    LOG.warning(text)
-                    self._watcher.event(text)
+                case _:
+                    LOG.warning(event)
+                    self._watcher.event(event)
 
     def _started(self, event: Started) -> None:
         self._supervision.started(event.name, event.pid)
@@ -230,11 +229,11 @@ class Launcher:
             self._end(event, verdict)
         elif isinstance(verdict, Restart):
             self._restart(event, verdict)
-        elif isinstance(verdict, GiveUp):
+        elif isinstance(verdict, GiveUpReason):
             self._give_up(event, verdict)
         elif not exit_.is_orderly:
             # The job has ended: the coordinator must not wait for this one, too.
-            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
@@ -243,52 +242,52 @@ class Launcher:
         if exit_.is_orderly:
             return
         if event.name != names.COORDINATOR:
-            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
         cause = last_words(event.code, self._log_tail(event))
         self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
 
-    def _give_up(self, event: Ended, verdict: GiveUp) -> None:
+    def _give_up(self, event: Ended, verdict: GiveUpReason) -> None:
         self._given_up = self._failed(event, verdict)
         self._deadline = time.monotonic() + GIVE_UP_SECONDS
-        if verdict.reason is GiveUpReason.FINAL_ERROR:
+        if verdict is GiveUpReason.FINAL_ERROR:
             # By its own error, which the outcome tells in full.
             self._watcher.event(f"{event.name} fails the job")
             failure = outcome.read_failure(self._run.folder.failure(event.name))
             self._link.fail(self._given_up.message, "" if failure is None else failure.kind)
             # After the reason, of which a shard's death would else take the place.
-            self._link.died(event.name, event.pid, Exit(event.code), self._log_tail(event))
+            self._link.died(event, self._log_tail(event))
         else:
             self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
-            self._link.lost(event.name, event.pid, Exit(event.code), self._log_tail(event))
+            self._link.died(event, self._log_tail(event), final=True)
 
-    def _end(self, event: Ended, verdict: object) -> None:
+    def _end(self, event: Ended, verdict: Verdict) -> None:
         if event.name != names.COORDINATOR:
             return
-        lost = self._supervision.ending is Ending.COORDINATOR_LOST
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, GiveUpReason):
             self._given_up = self._failed(event, verdict)
         # Without a coordinator nobody tells the members to end.
-        self._deadline = time.monotonic() + (0.0 if lost else LEAVE_SECONDS)
+        self._deadline = time.monotonic() + (LEAVE_SECONDS if verdict is None else 0.0)
         self._kill_strangers()
 
     def _kill_strangers(self) -> None:
         """Who has not joined by the end of the job hears nothing of it, and has nothing to keep."""
-        last = told.read(self._run.folder.status)
-        if last is None or not last.has_ended:
+        last = run_status.read(self._run.folder.status)
+        if last is None or last.phase not in set(Result):
             return
+        joined = last.joined
         for process in self._supervision.running:
-            if not last.has_joined(process.name, process.pid):
+            if (process.name, process.pid) not in joined:
                 self._fleet.kill(process.pid)
 
-    def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
+    def _failed(self, event: Ended, verdict: GiveUpReason) -> Outcome:
         failure = outcome.read_failure(self._run.folder.failure(event.name))
-        if verdict.reason is GiveUpReason.FINAL_ERROR and failure is not None:
+        if verdict is GiveUpReason.FINAL_ERROR and failure is not None:
             message = f"{event.name}: {failure.message}"
         else:
             tail = self._log_tail(event)
             message = f"{event.name}: {Exit(event.code)}, and may not be started again\n{tail}"
-        return Outcome(result=Result.FAILED, reason=verdict.reason, message=message)
+        return Outcome(result=Result.FAILED, reason=verdict, message=message)
 
     def _log_tail(self, event: Ended) -> str:
         name = event.name if event.pid else FORK_SERVER

@@ -21,7 +21,7 @@ def run_job(run: Run, watcher: Watcher) -> Outcome:
     It adopts and kills every descendant that is left at the end. Closes the run.
     """
     linux.adopt_orphans()
-    logs.configure(LAUNCHER, None, run.folder.logs)
+    logs.configure(LAUNCHER, run.folder.logs)
     fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
     with closing(run):
         return Launcher(run, fleet, lambda: _open_link(run), watcher).run()

@@ -2,14 +2,14 @@
 
 import signal
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from disttrain.job import names
-from disttrain.job.failure_policy import FailurePolicy
+from disttrain.job.failure_policy import RestartBackoff
 from disttrain.job.names import Role
 from disttrain.job.roles import Durability
+from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 
 EARLY_END_SECONDS = 5.0
@@ -22,10 +22,6 @@ class Exit:
     """How a process ended: its exit code, or minus the signal that killed it."""
 
     code: int
-
-    @classmethod
-    def from_wait_status(cls, status: int) -> "Exit":
-        return cls(-(status & 0x7F)) if status & 0x7F else cls(status >> 8 & 0xFF)
 
     @property
     def is_orderly(self) -> bool:
@@ -59,23 +55,6 @@ class Restart:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Fail the job."""
-
-    reason: GiveUpReason
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Policy:
-    """What the manifest says about failures."""
-
-    failures: FailurePolicy
-    durability: Durability
-    members: Mapping[Role, int] = field(default_factory=dict)
-    """Processes of each role; of those that are not named there is one."""
-
-
 @dataclass(slots=True)
 class History:
     """Restarts so far. Only `decide` changes it."""
@@ -85,41 +64,43 @@ class History:
 
 
 def decide(
-    policy: Policy, history: History, name: str, exit_: Exit, *, lived_seconds: float
-) -> Restart | GiveUp:
-    """What follows the end of the process `name`; a restart is counted in `history`.
+    spec: Spec, history: History, name: str, exit_: Exit, *, lived_seconds: float
+) -> Restart | GiveUpReason:
+    """What follows the end of the process `name`: a restart, counted in `history`, or no more.
 
     A process that lived longer than the longest wait begins again with the shortest one.
     """
     role, _ = names.role_and_index(name)
-    if reason := _reason_to_give_up(policy, history, role, exit_):
-        return GiveUp(reason)
-    if lived_seconds > policy.failures.restart_backoff.max_seconds:
+    if reason := _reason_to_give_up(spec, history, role, exit_):
+        return reason
+    backoff = spec.failure_policy.restart_backoff
+    if lived_seconds > backoff.max_seconds:
         history.failures_in_a_row[name] = 0
-    delay = _delay(policy, history.failures_in_a_row[name], exit_)
+    delay = _delay(backoff, history.failures_in_a_row[name], exit_)
     history.failures_in_a_row[name] += 1
     history.restarts[role] += 1
     return Restart(delay, history.restarts[role])
 
 
 def _reason_to_give_up(
-    policy: Policy, history: History, role: Role, exit_: Exit
+    spec: Spec, history: History, role: Role, exit_: Exit
 ) -> GiveUpReason | None:
     if exit_.code == ExitCode.FINAL_ERROR:
         return GiveUpReason.FINAL_ERROR
     if exit_.code == ExitCode.SUPERSEDED:
         return GiveUpReason.SUPERSEDED
     told_to_end = exit_.code == ExitCode.COMPLETE
-    if role is Role.SHARD and policy.durability is Durability.NONE and not told_to_end:
+    durability = spec.parameter_server.durability
+    if role is Role.SHARD and durability is Durability.NONE and not told_to_end:
         return GiveUpReason.SHARD_LOST
-    budget = policy.failures.max_restarts.budget(role, policy.members.get(role, 1))
+    members = {Role.REPLICA: spec.replicas.count, Role.SHARD: spec.shards}.get(role, 1)
+    budget = spec.failure_policy.max_restarts.budget(role, members)
     if history.restarts[role] >= budget:
         return GiveUpReason.TOO_MANY_RESTARTS
     return None
 
 
-def _delay(policy: Policy, failures_before: int, exit_: Exit) -> float:
-    backoff = policy.failures.restart_backoff
+def _delay(backoff: RestartBackoff, failures_before: int, exit_: Exit) -> float:
     # 2.0**64 is far beyond any wait, and a larger exponent would overflow.
     delay = min(backoff.initial_seconds * 2.0 ** min(failures_before, 64), backoff.max_seconds)
     return max(delay, EARLY_END_SECONDS) if exit_.is_orderly else delay

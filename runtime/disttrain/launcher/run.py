@@ -11,7 +11,7 @@ from disttrain.job import effective
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, cores, locations
+from disttrain.launch import atomic_file, cores
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
@@ -19,7 +19,6 @@ from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, Output
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
 from disttrain.launcher.plan import Place, joining, plan, transport_kind
-from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -38,18 +37,6 @@ class Run:
     _record: KeptFile
     """run.json: told of each start, on a full disk, too."""
     _pids: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def policy(self) -> Policy:
-        spec = self.job.spec
-        return Policy(
-            failures=spec.failure_policy,
-            durability=spec.parameter_server.durability,
-            members={
-                Role.REPLICA: spec.replicas.count,
-                Role.SHARD: spec.shards,
-            },
-        )
 
     @property
     def module(self) -> str:
@@ -109,7 +96,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
-        checkpoint = latest_checkpoint(locations.of_run(folder, job))
+        checkpoint = latest_checkpoint(folder.checkpoints(job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (
@@ -137,7 +124,7 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
     """Before anything of the run is there. Within the run's folder it is made with that."""
     if job.spec.checkpoint.is_object_store:
         return
-    folder = locations.of_run(run, job).folder
+    folder = run.checkpoints(job).folder
     if folder.is_relative_to(run.path):
         return
     try:
@@ -154,21 +141,17 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
 
 def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path) -> Place:
     """A new place; what it takes of the machine is freed by `held`."""
-    sockets = sockets_folder.create()
-    held.callback(sockets.close)
     port, found = 0, {}
     if transport_kind(job) is TransportKind.TCP:
         # Imports zmq, which is slow, and which the launcher needs only later otherwise.
         from disttrain.launch import keys  # noqa: PLC0415
 
-        reserved = reserved_port.reserve()
-        held.callback(reserved.close)
-        port, found = reserved.number, keys.of_one_machine()
+        port, found = held.enter_context(reserved_port.reserve()), keys.of_one_machine()
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
         job_uid=uuid.uuid4().hex,
-        sockets=sockets.path,
+        sockets=held.enter_context(sockets_folder.create()),
         coordinator_port=port,
         cores=cores.usable(),
         keys=found,

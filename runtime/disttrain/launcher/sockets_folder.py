@@ -10,7 +10,8 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LONGEST_PATH = 107
@@ -23,25 +24,19 @@ PREFIX = "disttrain-"
 OWNER = "launcher.lock"
 
 
-@dataclass(frozen=True, slots=True)
-class SocketsFolder:
-    """An open folder, kept by this process."""
-
-    path: Path
-    _lock: int
-
-    def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
-
-
-def create() -> SocketsFolder:
-    """Make an empty folder that only this user may enter; removes those of killed launchers."""
+@contextmanager
+def create() -> Iterator[Path]:
+    """An empty folder for the block, which only this user may enter; removes abandoned ones."""
     base = _base()
     for left in base.glob(f"{PREFIX}*"):
         _remove_if_abandoned(left)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-    return SocketsFolder(folder, _own(folder))
+    lock = _own(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def _own(folder: Path) -> int:

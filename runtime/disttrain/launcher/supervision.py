@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from disttrain.job import names
+from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.restart_policy import Exit, GiveUp, History, Policy, Restart, decide
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, History, Restart, decide
 
 POSTPONED_SECONDS = 10.0
 """Between two attempts to start a process. A disk that is full stays so for a while."""
@@ -39,15 +40,6 @@ class Phase(StrEnum):
     """The coordinator has ended, or the job is given up: nothing is started any more."""
 
 
-class Ending(StrEnum):
-    """Why nothing is started any more."""
-
-    DECIDED = "decided"
-    """The coordinator ended the job: complete, failed or stopped. Its summary says which."""
-    COORDINATOR_LOST = "coordinator-lost"
-    """The coordinator cannot be started again."""
-
-
 @dataclass(slots=True)
 class Process:
     """One process over all of its lives."""
@@ -65,22 +57,17 @@ class Process:
     """It could not be started, and waits for the next attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The process ended as it should."""
-
-
-Verdict = Restart | GiveUp | Expected
+Verdict = Restart | GiveUpReason | None
+"""None: the process ended as it should."""
 
 
 class Supervision:
     """The table of processes. Times are seconds of one clock that never goes back."""
 
-    def __init__(self, process_names: Iterable[str], policy: Policy) -> None:
+    def __init__(self, process_names: Iterable[str], spec: Spec) -> None:
         self.processes = {name: Process(name) for name in process_names}
         self.phase = Phase.RUNNING
-        self.ending: Ending | None = None
-        self._policy = policy
+        self._spec = spec
         self._history = History()
 
     def due(self, now: float, can_start: Callable[[str], bool]) -> list[Process]:
@@ -132,8 +119,8 @@ class Supervision:
             process.state = State.WAITING
             process.due = now + verdict.delay_seconds
         elif name == names.COORDINATOR:
-            self._end(Ending.DECIDED if isinstance(verdict, Expected) else Ending.COORDINATOR_LOST)
-        elif isinstance(verdict, GiveUp):
+            self._end()
+        elif isinstance(verdict, GiveUpReason):
             self.closes()
         return verdict
 
@@ -157,15 +144,14 @@ class Supervision:
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
         if self.phase is Phase.ENDING or _decided(process, exit_):
-            return Expected()
+            return None
         if self.phase is Phase.CLOSING and process.name != names.COORDINATOR:
-            return Expected()
+            return None
         lived = now - process.since
-        return decide(self._policy, self._history, process.name, exit_, lived_seconds=lived)
+        return decide(self._spec, self._history, process.name, exit_, lived_seconds=lived)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self) -> None:
         self.phase = Phase.ENDING
-        self.ending = ending
         for process in self.processes.values():
             _cancel(process)
 

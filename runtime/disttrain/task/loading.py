@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
@@ -115,34 +115,23 @@ def check_arguments(task_class: type[Task], given: Mapping[str, object]) -> None
     """Raise ArgumentsError with every unknown and every missing argument, one per line."""
     parameters = inspect.signature(task_class).parameters
     taken = {name: value for name, value in parameters.items() if value.kind in _BY_NAME}
-    findings = list(_missing_arguments(task_class, taken, given))
-    if all(value.kind is not Parameter.VAR_KEYWORD for value in parameters.values()):
-        findings = [*_unknown_arguments(task_class, taken, given), *findings]
+    takes_any = any(value.kind is Parameter.VAR_KEYWORD for value in parameters.values())
+    unknown = [] if takes_any else [name for name in given if name not in taken]
+    missing = [
+        name
+        for name, parameter in taken.items()
+        if parameter.default is Parameter.empty and name not in given
+    ]
+    findings = [
+        *(
+            f"{name}: {task_class.__name__} takes no such argument{_remedy(name, taken)}"
+            for name in unknown
+        ),
+        *(f"{name}: required by {task_class.__name__}" for name in missing),
+    ]
     if findings:
-        raise ArgumentsError("\n".join(findings))
+        raise ArgumentsError("\n".join(f"spec.task.arguments.{each}" for each in findings))
 
 
-def _unknown_arguments(
-    task_class: type[Task], taken: Mapping[str, Parameter], given: Mapping[str, object]
-) -> Iterator[str]:
-    for name in given:
-        if name not in taken:
-            yield (
-                f"spec.task.arguments.{name}: {task_class.__name__} takes no such argument"
-                f"{_remedy(name, taken)}"
-            )
-
-
-def _remedy(name: str, taken: Mapping[str, Parameter]) -> str:
-    if not taken:
-        return "; it takes none"
-    near = difflib.get_close_matches(name, taken, n=1)
-    return f"; did you mean '{near[0]}'?" if near else f"; it takes {', '.join(taken)}"
-
-
-def _missing_arguments(
-    task_class: type[Task], taken: Mapping[str, Parameter], given: Mapping[str, object]
-) -> Iterator[str]:
-    for name, parameter in taken.items():
-        if parameter.default is Parameter.empty and name not in given:
-            yield f"spec.task.arguments.{name}: required by {task_class.__name__}"
+def _remedy(name: str, taken: Iterable[str]) -> str:
+    return _nearest(name, taken) or f"; it takes {', '.join(taken) or 'none'}"

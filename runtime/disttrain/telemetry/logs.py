@@ -57,13 +57,11 @@ def get(name: str) -> Log:
     return Log(name)
 
 
-def configure(role: str, index: int | None, folder: Path | None) -> Path | None:
-    """Send all logs of this process to `folder/ROLE-INDEX.log`, or to standard error without one.
+def configure(process: str, folder: Path | None) -> Path | None:
+    """Send all logs of this process to `folder/PROCESS.log`, or to standard error without a folder.
 
-    An `index` of None is for a role that has one process: its file is ROLE.log. Appends, so that
-    the lives of a restarted process follow one another. Returns the file.
+    Appends, so that the lives of a restarted process follow one another. Returns the file.
     """
-    process = role if index is None else f"{role}-{index}"
     file = None if folder is None else folder / f"{process}.log"
     handler = logging.StreamHandler(sys.stderr) if file is None else _file_handler(file)
     handler.setFormatter(LineFormatter(process))

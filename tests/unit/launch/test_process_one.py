@@ -34,15 +34,23 @@ def test_before_anybody_handles_it_sigterm_ends_the_process_as_it_should() -> No
     assert done.returncode == 7
 
 
-def test_only_what_nobody_waits_for_is_an_orphan() -> None:
-    assert process_one.overdue({1, 2}, {2, 3}) == {2}
-
-
-def test_ended_children_are_seen_until_somebody_waits_for_them() -> None:
+def an_ended_child() -> int:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+
+def test_only_what_nobody_waits_for_is_an_orphan() -> None:
+    pid = an_ended_child()
+    assert pid in process_one.reap(set())
+    assert pid in process_one.reap({pid})
+    assert pid not in process_one.ended_children()
+
+
+def test_ended_children_are_seen_until_somebody_waits_for_them() -> None:
+    pid = an_ended_child()
     assert pid in process_one.ended_children()
     os.waitpid(pid, 0)
     assert pid not in process_one.ended_children()

@@ -3,30 +3,40 @@
 import pytest
 
 from disttrain.job.names import Role
+from disttrain.job.run_status import Member, RunStatus
 from disttrain.launcher.hangs import (
     ANSWER_SECONDS,
     IDLE_SECONDS,
     START_SECONDS,
     Hang,
     Hangs,
-    Heard,
     Owing,
 )
 from disttrain.launcher.supervision import Process, State
 
 PATIENCE = 60.0
 LOST = Hang("shard-1", 12, "silent for 60.0 s")
-JOINED = frozenset({("shard-1", 12), ("shard-1", 99)})
-WORD = Heard(joined=JOINED)
-SAID = Heard(dead=(LOST,), joined=JOINED)
+LATER = Member(name="shard-1", pid=99)
+WORD = RunStatus(phase="Running", members=(Member(name="shard-1", pid=12), LATER))
 
 
-def processes(**changed: Process) -> dict[str, Process]:
+def declared_dead(hang: Hang) -> RunStatus:
+    """What the coordinator says of a member that it has given up."""
+    dead = Member(name=hang.name, pid=hang.pid, state="dead", reason=hang.reason)
+    return RunStatus(phase="Running", members=(dead, LATER))
+
+
+SAID = declared_dead(LOST)
+
+
+def processes(**changed: Process) -> list[Process]:
+    """Those that run."""
     usual = [
         Process("coordinator", State.RUNNING, pid=10),
         Process("shard-1", State.RUNNING, pid=12),
     ]
-    return {each.name: each for each in usual} | {each.name: each for each in changed.values()}
+    found = {each.name: each for each in (*usual, *changed.values())}
+    return [each for each in found.values() if each.state is State.RUNNING]
 
 
 def resting(pid: int) -> int:
@@ -82,7 +92,8 @@ def test_a_member_that_has_ended_and_one_of_somebody_else_are_left_alone() -> No
     hangs = heard_once()
     waiting = processes(shard=Process("shard-1", State.WAITING, pid=12))
     assert hangs.look(waiting, SAID, 2.0) == []
-    assert hangs.look(processes(), Heard(dead=(Hang("replica-700", 13, "silent"),)), 3.0) == []
+    stranger = declared_dead(Hang("replica-700", 13, "silent"))
+    assert hangs.look(processes(), stranger, 3.0) == []
 
 
 def test_a_coordinator_that_says_nothing_any_more_is_told_after_the_patience() -> None:

@@ -23,20 +23,17 @@ def bind_any_port_of(sock: socket.socket, port: int) -> None:
 
 
 def test_nobody_gets_it_who_asks_for_any_port() -> None:
-    port = reserved_port.reserve()
     with socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with pytest.raises(OSError, match="in use") as refused:
-            bind_any_port_of(stranger, port.number)
-        assert refused.value.errno == errno.EADDRINUSE
-        number = port.number
-        port.close()
-        bind_any_port_of(stranger, number)
+        with reserved_port.reserve() as port:
+            with pytest.raises(OSError, match="in use") as refused:
+                bind_any_port_of(stranger, port)
+            assert refused.value.errno == errno.EADDRINUSE
+        bind_any_port_of(stranger, port)
 
 
 def test_one_listener_after_the_other_gets_it_by_its_number() -> None:
-    port = reserved_port.reserve()
-    for _ in range(2):
-        with socket.create_server((HOST, port.number)), pytest.raises(OSError, match="in use"):
-            socket.create_server((HOST, port.number))
-    port.close()
+    with reserved_port.reserve() as port:
+        for _ in range(2):
+            with socket.create_server((HOST, port)), pytest.raises(OSError, match="in use"):
+                socket.create_server((HOST, port))

@@ -5,16 +5,15 @@ import signal
 
 import pytest
 
-from disttrain.job.failure_policy import FailurePolicy, MaxRestarts, RestartBackoff
+from builders.jobs import a_job
 from disttrain.job.names import Role
 from disttrain.job.roles import Durability
+from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import (
     Exit,
-    GiveUp,
     GiveUpReason,
     History,
-    Policy,
     Restart,
     decide,
 )
@@ -23,14 +22,12 @@ KILLED = Exit(-signal.SIGKILL)
 SOON = 1.0
 
 
-def a_policy(durability: Durability = Durability.CHECKPOINT, replica_restarts: int = 10) -> Policy:
-    return Policy(
-        failures=FailurePolicy(
-            max_restarts=MaxRestarts(replica=replica_restarts),
-            restart_backoff=RestartBackoff(initial_seconds=0.5, max_seconds=3),
-        ),
-        durability=durability,
-    )
+def a_policy(durability: Durability = Durability.CHECKPOINT, replica_restarts: int = 10) -> Spec:
+    return a_job(
+        f"spec.parameterServer.durability={durability}",
+        f"spec.failurePolicy.maxRestarts.replica={replica_restarts}",
+        "spec.failurePolicy.restartBackoff={initialSeconds: 0.5, maxSeconds: 3}",
+    ).spec
 
 
 def test_the_wait_doubles_up_to_the_longest() -> None:
@@ -45,15 +42,13 @@ def test_the_wait_is_per_process_and_the_budget_per_role() -> None:
     assert decide(policy, history, "replica-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
     assert decide(policy, history, "replica-1", KILLED, lived_seconds=SOON) == Restart(0.5, 2)
     given_up = decide(policy, history, "replica-2", KILLED, lived_seconds=SOON)
-    assert given_up == GiveUp(GiveUpReason.TOO_MANY_RESTARTS)
+    assert given_up == GiveUpReason.TOO_MANY_RESTARTS
     assert decide(policy, history, "shard-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
     assert history.restarts == {Role.REPLICA: 2, Role.SHARD: 1}
 
 
 def test_a_budget_that_nobody_gave_grows_with_the_members_of_the_role() -> None:
-    policy = Policy(
-        failures=FailurePolicy(), durability=Durability.CHECKPOINT, members={Role.REPLICA: 8}
-    )
+    policy = a_job("spec.replicas.count=8").spec
 
     def restarts_of(name: str) -> int:
         history = History()
@@ -75,13 +70,13 @@ def test_a_final_error_is_not_tried_again() -> None:
     verdict = decide(
         a_policy(), History(), "replica-0", Exit(ExitCode.FINAL_ERROR), lived_seconds=SOON
     )
-    assert verdict == GiveUp(GiveUpReason.FINAL_ERROR)
+    assert verdict == GiveUpReason.FINAL_ERROR
 
 
 def test_without_durability_the_job_fails_with_the_shard_only() -> None:
     policy = a_policy(Durability.NONE)
     lost = decide(policy, History(), "shard-0", KILLED, lived_seconds=SOON)
-    assert lost == GiveUp(GiveUpReason.SHARD_LOST)
+    assert lost == GiveUpReason.SHARD_LOST
     assert isinstance(decide(policy, History(), "replica-0", KILLED, lived_seconds=1), Restart)
 
 
@@ -104,6 +99,6 @@ def test_an_exit_in_words(code: int, text: str) -> None:
 
 def test_wait_statuses_are_read_as_the_system_means_them() -> None:
     for code in (0, 3, 255):
-        assert Exit.from_wait_status(code << 8) == Exit(code)
+        assert Exit(os.waitstatus_to_exitcode(code << 8)) == Exit(code)
     core_dumped = 0x80 | signal.SIGSEGV
-    assert Exit.from_wait_status(core_dumped) == Exit(os.waitstatus_to_exitcode(core_dumped))
+    assert str(Exit(os.waitstatus_to_exitcode(core_dumped))) == "killed by SIGSEGV"

@@ -1,6 +1,5 @@
 """The folder of the sockets: private, short, and removed by the next run when nobody keeps it."""
 
-import os
 import socket
 import stat
 from pathlib import Path
@@ -19,55 +18,53 @@ def base(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
-def an_abandoned_folder() -> Path:
+def an_abandoned_folder(base: Path) -> Path:
     """What a killed launcher leaves: its sockets and its lock, which nobody holds."""
-    folder = sockets_folder.create()
+    folder = base / f"{PREFIX}killed00"
+    folder.mkdir()
+    (folder / OWNER).touch()
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder.path / "shard-0"))
-    os.close(folder._lock)
-    return folder.path
+        listener.bind(str(folder / "shard-0"))
+    return folder
 
 
 def test_it_is_private_and_short(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / ("long" * 30)))
-    folder = sockets_folder.create()
-    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-    assert len(bytes(folder.path / "replica-4095")) <= sockets_folder.LONGEST_PATH
-    folder.close()
-    assert not folder.path.exists()
+    with sockets_folder.create() as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert len(bytes(folder / "replica-4095")) <= sockets_folder.LONGEST_PATH
+    assert not folder.exists()
 
 
 def test_what_a_killed_launcher_left_is_removed_by_the_next(base: Path) -> None:
-    left = an_abandoned_folder()
-    folder = sockets_folder.create()
-    assert not left.exists()
-    folder.close()
+    left = an_abandoned_folder(base)
+    with sockets_folder.create():
+        assert not left.exists()
     assert list(base.iterdir()) == []
 
 
 def test_the_folder_of_a_living_launcher_is_kept() -> None:
-    living, other = sockets_folder.create(), sockets_folder.create()
-    assert living.path.exists()
-    living.close()
-    other.close()
+    with sockets_folder.create() as living, sockets_folder.create():
+        assert living.exists()
 
 
 def test_a_folder_in_the_making_is_kept(base: Path) -> None:
     made = base / f"{PREFIX}abcdefgh"
     made.mkdir()
-    sockets_folder.create().close()
-    assert made.exists()
+    with sockets_folder.create():
+        assert made.exists()
 
 
-def test_what_is_not_a_socket_is_kept() -> None:
-    left = an_abandoned_folder()
+def test_what_is_not_a_socket_is_kept(base: Path) -> None:
+    left = an_abandoned_folder(base)
     (left / "notes.txt").write_text("mine")
-    sockets_folder.create().close()
+    with sockets_folder.create():
+        pass
     assert sorted(path.name for path in left.iterdir()) == [OWNER, "notes.txt"]
 
 
 def test_a_link_is_not_followed(base: Path, tmp_path: Path) -> None:
     (tmp_path / OWNER).touch()
     (base / f"{PREFIX}link").symlink_to(tmp_path)
-    sockets_folder.create().close()
-    assert (tmp_path / OWNER).exists()
+    with sockets_folder.create():
+        assert (tmp_path / OWNER).exists()

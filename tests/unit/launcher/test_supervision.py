@@ -2,14 +2,11 @@
 
 import signal
 
-from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
-from disttrain.job.roles import Durability
+from builders.jobs import a_job
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.restart_policy import Exit, GiveUp, Policy, Restart
+from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.supervision import (
     POSTPONED_SECONDS,
-    Ending,
-    Expected,
     Phase,
     State,
     Supervision,
@@ -20,8 +17,8 @@ NAMES = ("coordinator", "shard-0", "replica-0")
 
 
 def a_supervision(coordinator_restarts: int = 10) -> Supervision:
-    failures = FailurePolicy(max_restarts=MaxRestarts(coordinator=coordinator_restarts))
-    return Supervision(NAMES, Policy(failures=failures, durability=Durability.CHECKPOINT))
+    budget = f"spec.failurePolicy.maxRestarts.coordinator={coordinator_restarts}"
+    return Supervision(NAMES, a_job(budget).spec)
 
 
 def running() -> Supervision:
@@ -83,19 +80,19 @@ def test_the_coordinators_decision_ends_everything() -> None:
     supervision = running()
     supervision.ended("replica-0", KILLED, now=1.0)
     assert supervision.processes["replica-0"].restarts == 0
-    assert supervision.ended("coordinator", Exit(1), now=1.1) == Expected()
-    assert (supervision.phase, supervision.ending) == (Phase.ENDING, Ending.DECIDED)
+    assert supervision.ended("coordinator", Exit(1), now=1.1) is None
+    assert supervision.phase is Phase.ENDING
     assert supervision.due(99.0, lambda _: True) == []
     assert [each.name for each in supervision.running] == ["shard-0"]
-    assert supervision.ended("shard-0", KILLED, now=1.2) == Expected()
+    assert supervision.ended("shard-0", KILLED, now=1.2) is None
     assert supervision.running == []
 
 
 def test_a_coordinator_beyond_its_budget_ends_everything() -> None:
     supervision = a_supervision(coordinator_restarts=0)
     supervision.due(0.0, lambda _: True)
-    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), GiveUp)
-    assert supervision.ending is Ending.COORDINATOR_LOST
+    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), GiveUpReason)
+    assert supervision.phase is Phase.ENDING
 
 
 def test_a_crashed_coordinator_starts_again_while_the_job_is_being_stopped() -> None:
@@ -111,7 +108,7 @@ def test_once_the_job_has_ended_only_its_coordinator_is_started_again() -> None:
     supervision.ended("shard-0", Exit(0), now=1.0)
     supervision.closes()
     assert supervision.phase is Phase.CLOSING
-    assert supervision.ended("replica-0", KILLED, now=1.1) == Expected()
+    assert supervision.ended("replica-0", KILLED, now=1.1) is None
     assert isinstance(supervision.ended("coordinator", KILLED, now=1.2), Restart)
     assert [each.name for each in supervision.due(99.0, lambda _: True)] == ["coordinator"]
 
@@ -119,7 +116,9 @@ def test_once_the_job_has_ended_only_its_coordinator_is_started_again() -> None:
 def test_after_an_error_that_no_restart_heals_no_member_is_started_again() -> None:
     supervision = running()
     supervision.ended("shard-0", Exit(0), now=1.0)
-    assert isinstance(supervision.ended("replica-0", Exit(ExitCode.FINAL_ERROR), now=1.1), GiveUp)
+    assert isinstance(
+        supervision.ended("replica-0", Exit(ExitCode.FINAL_ERROR), now=1.1), GiveUpReason
+    )
     assert supervision.phase is Phase.CLOSING
     assert supervision.due(99.0, lambda _: True) == []
 

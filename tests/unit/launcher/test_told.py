@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from disttrain.coordinator.journal.state import LifeState, Phase
-from disttrain.launcher import told
-from disttrain.launcher.hangs import Hang
-from disttrain.launcher.told import Told
+from disttrain.job import run_status
+from disttrain.job.run_status import RunStatus
+from disttrain.launch.outcome import Result
 
 
 def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str, object]:
@@ -17,28 +17,29 @@ def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_the_phases_that_end_a_job_are_known(phase: Phase) -> None:
-    assert Told(phase=phase).has_ended is phase.ended
+    assert (phase.value in set(Result)) is phase.ended
 
 
 def test_the_dead_are_found_among_the_members() -> None:
     members = [a_member("shard-0", 7), a_member("replica-0", 8, LifeState.DEAD)]
-    found = Told.model_validate({"phase": "Running", "members": members}).heard
-    assert found.dead == (Hang("replica-0", 8, "silent"),)
+    found = RunStatus.model_validate({"phase": "Running", "members": members})
+    (dead,) = (each for each in found.members if each.is_dead)
+    assert (dead.name, dead.pid, dead.reason) == ("replica-0", 8, "silent")
     assert found.joined == {("shard-0", 7), ("replica-0", 8)}
 
 
 def test_a_later_life_has_not_joined_because_an_earlier_one_had(tmp_path: Path) -> None:
     file = tmp_path / "status.json"
     file.write_text(json.dumps({"phase": "Stopped", "members": [a_member("shard-0", 7)]}))
-    found = told.read(file)
+    found = run_status.read(file)
     assert found is not None
-    assert found.has_joined("shard-0", 7)
-    assert not found.has_joined("shard-0", 9)
+    assert ("shard-0", 7) in found.joined
+    assert ("shard-0", 9) not in found.joined
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_file_that_is_no_status_says_nothing(tmp_path: Path, text: str) -> None:
     file = tmp_path / "status.json"
-    assert told.read(file) is None
+    assert run_status.read(file) is None
     file.write_text(text)
-    assert told.read(file) is None
+    assert run_status.read(file) is None

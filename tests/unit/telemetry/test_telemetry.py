@@ -75,7 +75,7 @@ def test_a_taken_address_is_refused() -> None:
 
 
 def test_an_event_is_one_line(tmp_path: Path) -> None:
-    file = logs.configure("shard", 1, tmp_path)
+    file = logs.configure("shard-1", tmp_path)
     logs.get("test").warning(
         "push refused", reason=Reason.NOT_FINITE, sender=2, norm=0.123456789, text='a "b"\nc'
     )
@@ -90,7 +90,7 @@ def test_an_event_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["\x1b[2J", "\x9b2J", "\u202egnp.exe", "a\x1b]0;t\a"])
 def test_what_would_steer_a_terminal_is_written_out(tmp_path: Path, value: str) -> None:
-    file = logs.configure("shard", 1, tmp_path)
+    file = logs.configure("shard-1", tmp_path)
     logs.get("test").warning("refused", name=value)
     assert file is not None
     (line,) = file.read_text().splitlines()
@@ -99,16 +99,16 @@ def test_what_would_steer_a_terminal_is_written_out(tmp_path: Path, value: str) 
 
 
 def test_a_log_is_for_this_user_alone_and_follows_no_link(tmp_path: Path) -> None:
-    file = logs.configure("shard", 1, tmp_path)
+    file = logs.configure("shard-1", tmp_path)
     assert file is not None
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (tmp_path / "shard-2.log").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="symbolic links"):
-        logs.configure("shard", 2, tmp_path)
+        logs.configure("shard-2", tmp_path)
 
 
 def test_an_exception_brings_its_traceback(tmp_path: Path) -> None:
-    file = logs.configure("coordinator", None, tmp_path)
+    file = logs.configure("coordinator", tmp_path)
     try:
         _ = 1 / 0
     except ZeroDivisionError:
@@ -121,7 +121,7 @@ def test_an_exception_brings_its_traceback(tmp_path: Path) -> None:
 
 def test_the_lives_of_a_process_follow_one_another_in_its_log(tmp_path: Path) -> None:
     for life in (1, 2):
-        file = logs.configure("replica", 0, tmp_path)
+        file = logs.configure("replica-0", tmp_path)
         logs.get("test").info("begins", life=life)
     assert file is not None
     assert [line[-6:] for line in file.read_text().splitlines()] == ["life=1", "life=2"]
