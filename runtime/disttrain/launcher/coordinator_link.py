@@ -7,6 +7,8 @@ import time
 from concurrent.futures import Future
 from dataclasses import replace
 
+from pydantic import ValidationError
+
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.job import defaults, names
@@ -24,6 +26,7 @@ LOG = logs.get(__name__)
 _ASK_SECONDS = 1.0
 """Between an answer about the members and the next question, at most."""
 _QUESTIONS_PER_PATIENCE = 4
+_LONGEST_ERROR = 500
 
 
 class ControlLink:
@@ -74,10 +77,19 @@ class ControlLink:
         if not self._has_answered:
             LOG.info("the coordinator answers")
             self._has_answered = True
-        if not isinstance(reply, messages.StatusReply):
-            return RunStatus(phase="")
-        return RunStatus.model_validate(reply.status)
+        return status_of(reply)
 
     def close(self) -> None:
         self._client.close()
         self._transport.close()
+
+
+def status_of(reply: messages.Reply) -> RunStatus:
+    """What an answer says of the job. One that cannot be read says nothing, and ends no run."""
+    if not isinstance(reply, messages.StatusReply):
+        return RunStatus(phase="")
+    try:
+        return RunStatus.model_validate(reply.status)
+    except ValidationError as error:
+        LOG.warning("the coordinator's status cannot be read", error=str(error)[:_LONGEST_ERROR])
+        return RunStatus(phase="")

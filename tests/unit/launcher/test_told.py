@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from disttrain.coordinator.journal.state import LifeState, Phase
+from disttrain.coordinator.protocol import messages
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
 from disttrain.launch.outcome import Result
+from disttrain.launcher import coordinator_link
 
 
 def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str, object]:
@@ -43,3 +45,12 @@ def test_a_file_that_is_no_status_says_nothing(tmp_path: Path, text: str) -> Non
     assert run_status.read(file) is None
     file.write_text(text)
     assert run_status.read(file) is None
+
+
+@pytest.mark.parametrize("status", [{}, {"phase": None}, {"phase": "Running", "members": 3}])
+def test_an_answer_that_is_no_status_says_nothing_and_ends_no_run(
+    status: dict[str, object],
+) -> None:
+    said = coordinator_link.status_of(messages.StatusReply(status=status))
+
+    assert said == RunStatus(phase="") == coordinator_link.status_of(messages.Acknowledged())
