@@ -65,7 +65,7 @@ class BatchValues(Values):
     def tensor(self, vector: Vector) -> Tensor:
         return self._tensors[vector] if vector in self._tensors else self._row(vector.name)
 
-    def _memory(self, vector: Vector) -> memoryview:
+    def all_bytes(self, vector: Vector) -> memoryview:
         return self._bytes[vector] if vector in self._bytes else bytes_of(self._row(vector.name))
 
     def _row(self, name: str) -> Tensor:

@@ -74,15 +74,13 @@ def _read(
 
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
+    if place is None:
+        return None
     try:
-        return None if place is None else _read_saved(place, wanted)
+        return stopped.read(place.storage, place.job_uid, wanted)
     except CheckpointRefused as error:
         LOG.error("what was saved at the stop is damaged, a checkpoint is tried", error=error)
         return None
-
-
-def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
-    return stopped.read(place.storage, place.job_uid, wanted)
 
 
 def saver(config: LaunchConfig) -> Saver | None:

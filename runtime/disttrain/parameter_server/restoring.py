@@ -17,14 +17,6 @@ TABLES = {_DELIVERIES: deliveries.COLUMNS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FormerShard:
-    """A shard of the checkpoint."""
-
-    version: int
-    delivered: dict[SenderLife, Delivered]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RestoredShard:
     """A shard as it was."""
 
@@ -43,8 +35,8 @@ class RestoredShard:
     """Newer checkpoints, which could not be restored."""
     saved_by: int = 0
     """The life that saved it at its stop; 0: it is of a checkpoint."""
-    former: dict[int, FormerShard] = field(default_factory=dict)
-    """Shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
+    former: Mapping[int, Notes] = field(default_factory=dict)
+    """Of shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
 
 
 def restore(
@@ -72,10 +64,7 @@ def _shard(restored: Restored) -> RestoredShard:
         description=sources[0].metadata,
         is_divided_anew=restored.is_divided_anew,
         damaged=restored.damaged,
-        former={
-            shard: FormerShard(version=notes.version, delivered=delivered_of(notes))
-            for shard, notes in restored.former.items()
-        },
+        former=restored.former,
     )
 
 

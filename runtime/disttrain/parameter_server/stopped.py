@@ -22,7 +22,7 @@ from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted, notes_of
 from disttrain.holder.values import Values
 from disttrain.parameter_server import restoring
-from disttrain.parameter_server.restoring import FormerShard, RestoredShard
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import ShardState
 
 _LARGEST_BYTES = 65_536
@@ -189,14 +189,14 @@ def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> R
     for vector, tensor in values.vectors.items():
         if tensor.numel():
             file.read(file.name_of(vector), 0, values.all_bytes(vector))
-    delivered = restoring.delivered_of(notes_of(file, stop.version, wanted.tables))
+    notes = notes_of(file, stop.version, wanted.tables)
     return RestoredShard(
         checkpoint=stop.checkpoint,
         update_rule=stop.update_rule,
         values=values,
         version=stop.version,
         samples=stop.samples,
-        delivered=delivered,
-        former={wanted.share.holder: FormerShard(version=stop.version, delivered=delivered)},
+        delivered=restoring.delivered_of(notes),
+        former={wanted.share.holder: notes},
         saved_by=stop.incarnation,
     )
