@@ -94,7 +94,7 @@ class BatchVectors(HolderSide):
     @property
     def figures(self) -> BatchFigures:
         return BatchFigures(
-            staged_bytes=0 if self._batch is None else self._batch.staged_bytes,
+            staged_bytes=0 if self._batch is None else self._batch.staging.held_bytes,
             orders=self._orders,
             order_seconds=self._order_seconds,
         )
@@ -127,7 +127,7 @@ class BatchVectors(HolderSide):
 
     def drop(self, life: SenderLife) -> None:
         if self._batch is not None:
-            self._batch.forget(Worker(life.sender, life.incarnation))
+            self._batch.staging.forget(Worker(life.sender, life.incarnation))
 
     def too_early(self, header: Header) -> Refused | None:
         """From a replica that does not know yet that this life of the shard is a new one."""
@@ -148,7 +148,7 @@ class BatchVectors(HolderSide):
                 return super().carry_out(order)
 
     def _perform(self, order: Order) -> orders.Result:
-        log, evaluation = self.batch.log, self.batch.evaluation
+        log, evaluation = self.batch.log, self.batch.staging.evaluation
         is_new = order.number > log.last
         if is_new and self.state.cut is not None:
             changing = self.batch.vectors.changed_by(order.operations, order.committed)
@@ -189,7 +189,7 @@ class BatchVectors(HolderSide):
         )
         kind = NUMBER_TYPES[self.values.trained.element_type]
         try:
-            is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
+            is_complete = self.batch.staging.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
             raise Refused(_REASONS[type(error)], str(error)) from error
         return [self._staged(header)] if is_complete else []
@@ -207,7 +207,7 @@ class BatchVectors(HolderSide):
         raise Refused(Reason.WRONG_LAYOUT, sentence)
 
     def unfetchable(self, header: Header) -> Refused | None:
-        now = self.batch.evaluation
+        now = self.batch.staging.evaluation
         if self._is_trial(header) and header.sequence != now:
             sentence = f"evaluation {now} is under way, wanted the point of {header.sequence}"
             return Refused(Reason.WRONG_EVALUATION, sentence)
