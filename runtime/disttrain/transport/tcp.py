@@ -10,9 +10,10 @@ import xxhash
 from disttrain.transport import authentication, codec
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
-from disttrain.transport.errors import MalformedMessage, MessageTooLarge, Refusal, TransportTimeout
+from disttrain.transport.errors import MalformedMessage, Refusal, TransportTimeout
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import (
+    NO_BYTES,
     Channel,
     Destination,
     Endpoint,
@@ -22,11 +23,11 @@ from disttrain.transport.interface import (
     Payload,
     Request,
     Slice,
+    as_bytes,
 )
 from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.sockets import Frame, Socket, Sockets
 
-_EMPTY = memoryview(b"")
 _BLOCK_BYTES = 256 << 10
 """Copied, then summed up while the cache still holds it."""
 
@@ -196,22 +197,12 @@ class TcpTransport:
         self._sockets.close()
 
 
-def as_bytes(payload: Payload) -> memoryview:
-    """The payload without its shape and element type."""
-    view = payload.view if isinstance(payload, Slice) else memoryview(payload)
-    # A memoryview without elements cannot be cast.
-    return view.cast("B") if view.nbytes else _EMPTY
-
-
 def inline_frames(
     header: Header, payload: Payload, job: int, limit: int
 ) -> list[bytes | memoryview]:
     """Header and payload as they travel, with length and checksum filled in."""
-    view = as_bytes(payload)
+    view = as_bytes(payload, limit)
     nbytes = view.nbytes
-    if nbytes > limit:
-        message = f"payload of {nbytes} bytes; at most {limit}: send it in chunks"
-        raise MessageTooLarge(message)
     if not nbytes:
         return [codec.encode(header, job=job)]
     checksum = xxhash.xxh3_64_intdigest(view)
@@ -243,7 +234,7 @@ def _placed(header: Header, rest: Sequence[Frame], place: memoryview) -> memoryv
 def _payload_frame(header: Header, rest: Sequence[Frame]) -> memoryview:
     if len(rest) > 1:
         raise MalformedMessage(Refusal.FRAMES, f"{len(rest)} payloads")
-    payload = rest[0].buffer if rest else _EMPTY
+    payload = rest[0].buffer if rest else NO_BYTES
     if header.segment or payload.nbytes != header.payload_bytes:
         detail = f"{payload.nbytes} bytes in the message, {header.payload_bytes} in its header"
         raise MalformedMessage(Refusal.PAYLOAD, detail)
