@@ -23,7 +23,7 @@ Hash = Annotated[str, Field(pattern=digest.PATTERN)]
 
 
 class Strict:
-    """Base of everything in a manifest: unknown fields are refused."""
+    """Base of what stands beside values in storage: unknown fields are refused."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid")

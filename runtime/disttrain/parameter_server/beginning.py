@@ -7,7 +7,7 @@ from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAw
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.storage import open_storage
 from disttrain.checkpoint.stores import Store
-from disttrain.holder.restoring import Wanted, newest
+from disttrain.holder.restoring import Wanted, newer_ones, newest
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import restoring, stopped, strategies
 from disttrain.parameter_server.restoring import RestoredShard
@@ -38,7 +38,7 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     saved = _saved_at_stop(saver(config), wanted)
     latest = candidates[0].manifest if candidates else None
     if saved is not None and stopped.is_newer(saved, config.shard_index, latest):
-        return restoring.with_damaged(saved, damaged)
+        return replace(saved, damaged=newer_ones(damaged, saved.checkpoint))
     return _read(store, candidates, wanted, damaged)
 
 

@@ -40,15 +40,14 @@ class Side(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends: one life of one process."""
+    """Who sends: one life of one replica."""
 
     index: int
     incarnation: int
-    role: Role = Role.REPLICA
 
     def header(self, verb: Verb) -> Header:
         return EMPTY._replace(
-            verb=verb, role=self.role, sender=self.index, incarnation=self.incarnation
+            verb=verb, role=Role.REPLICA, sender=self.index, incarnation=self.incarnation
         )
 
 

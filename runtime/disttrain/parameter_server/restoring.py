@@ -1,7 +1,7 @@
 """What a shard finds beside the values that were restored: how far each of its senders was."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
@@ -45,11 +45,6 @@ def restore(
     """As `holder.restoring.restore`."""
     restored = restoring.restore(candidates, wanted, damaged)
     return None if restored is None else _shard(restored)
-
-
-def with_damaged(restored: RestoredShard, damaged: Iterable[int]) -> RestoredShard:
-    """It says which of the damaged checkpoints are newer than it is."""
-    return replace(restored, damaged=restoring.newer_ones(damaged, restored.checkpoint))
 
 
 def _shard(restored: Restored) -> RestoredShard:

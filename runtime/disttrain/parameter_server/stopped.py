@@ -8,14 +8,14 @@ which life has joined last: what older ones save after that is of no use to anyb
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
-from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
+from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest, Strict
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.storage import Storage
 from disttrain.holder import writing
@@ -31,10 +31,8 @@ Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
+class Stop(Strict):
     """What a saved shard is."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job_uid: str
     epoch: int
@@ -52,10 +50,8 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
+class Begun(Strict):
     """The newest life of a shard that has joined, and what it began with."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job_uid: str
     incarnation: int
@@ -178,7 +174,7 @@ def _read(blobs: Blobs, name: str, adapter: TypeAdapter[Told]) -> Told | None:
     if name not in blobs.sizes(names.STOPPED):
         return None
     try:
-        return adapter.validate_json(blobs.read(name, _LARGEST_BYTES))
+        return adapter.validate_json(blobs.read(name, _LARGEST_BYTES), strict=True)
     except ValidationError as error:
         reason = f"it says nothing of a shard: {error.errors()[0]['msg']}"
         raise Corrupt(f"{blobs.uri}/{name}", reason) from error

@@ -32,14 +32,20 @@ _BLOCK_BYTES = 256 << 10
 """Copied, then summed up while the cache still holds it."""
 
 
-class TcpChannel:
-    """See `interface.Channel`."""
-
+class _TcpEndpoint:
     def __init__(self, socket: Socket, config: TransportConfig) -> None:
         self.refused: Counter[str] = Counter()
         self.socket = socket
         self._config = config
         self._job = job_digest(config.job_uid)
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self.socket.close()
+
+
+class TcpChannel(_TcpEndpoint):
+    """See `interface.Channel`."""
 
     def send(
         self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
@@ -62,10 +68,6 @@ class TcpChannel:
         """Rings the socket's bell."""
         self.socket.bell.ring()
 
-    def close(self) -> None:
-        """Closes the socket."""
-        self.socket.close()
-
     def _queue(self, frames: Sequence[bytes | memoryview]) -> None:
         if not self.socket.send(frames, copy=False):
             message = "the peer's queue stays full; connect again or wait for its restart"
@@ -82,15 +84,12 @@ class TcpChannel:
         return inline_payload(header, rest)
 
 
-class TcpListener:
+class TcpListener(_TcpEndpoint):
     """See `interface.Listener`."""
 
     def __init__(self, socket: Socket, config: TransportConfig) -> None:
-        self.refused: Counter[str] = Counter()
-        self.socket = socket
+        super().__init__(socket, config)
         self.address = socket.address
-        self._config = config
-        self._job = job_digest(config.job_uid)
 
     def receive(self, timeout: float) -> Request | None:
         """Malformed messages are counted, answered if they can be, and passed over."""
@@ -108,10 +107,6 @@ class TcpListener:
 
     def forget(self, peer: bytes) -> None:
         """Nothing is held for a peer."""
-
-    def close(self) -> None:
-        """Closes the socket."""
-        self.socket.close()
 
     def _request_or_refusal(self, frames: Sequence[Frame]) -> Request | None:
         peer = frames[0].bytes
@@ -187,9 +182,7 @@ class TcpTransport:
         return TcpChannel(self._sockets.connect(address, listener), self._config)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        by_socket = {
-            cast(TcpChannel | TcpListener, endpoint).socket: endpoint for endpoint in endpoints
-        }
+        by_socket = {cast(_TcpEndpoint, endpoint).socket: endpoint for endpoint in endpoints}
         return [by_socket[socket] for socket in self._sockets.wait(list(by_socket), timeout)]
 
     def close(self) -> None:
