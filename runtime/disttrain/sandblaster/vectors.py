@@ -6,9 +6,9 @@ direction of twenty vectors moves each of them through memory once.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from disttrain.sandblaster import kernels
 from disttrain.sandblaster import operations as ops
@@ -23,7 +23,7 @@ _ROWS = 32
 class Vectors:
     """The parts of all vectors that one shard holds. Belongs to one thread."""
 
-    def __init__(self, elements: int, element_type: type[np.floating[Any]]) -> None:
+    def __init__(self, elements: int, element_type: DTypeLike) -> None:
         self.elements = elements
         self._type = element_type
         self._rows: dict[str, Row] = {}

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.holder.values import Values
@@ -14,7 +15,7 @@ from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lb
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server import batch_values
-from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
+from disttrain.parameter_server.batch_values import BatchValues
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.holder_side import Answers, BatchFigures, HolderSide
 from disttrain.parameter_server.records import Records
@@ -110,7 +111,7 @@ class BatchVectors(HolderSide):
         layout = Layout(
             elements=share.ranges[trained].count,
             chunk_elements=share.chunk_elements(trained),
-            element_type=NUMBER_TYPES[trained.element_type],
+            element_type=DTYPES[trained.element_type],
         )
         most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
         # What was heard in this life stays so: a coordinator that is over does not come back.
@@ -187,7 +188,7 @@ class BatchVectors(HolderSide):
             attempt=header.lease,
             number=header.chunk,
         )
-        kind = NUMBER_TYPES[self.values.trained.element_type]
+        kind = DTYPES[self.values.trained.element_type]
         try:
             is_complete = self.batch.staging.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
