@@ -34,11 +34,11 @@ from disttrain.sandblaster.batch.groups import BackupRules, Result, Worker
 from disttrain.sandblaster.batch.orders import Performed
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.method import Answer, Method, Request
+from disttrain.sandblaster.method import Answer, Request
 from disttrain.sandblaster.names import ARRIVED, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Operation
 from disttrain.sandblaster.vectors import Vectors
-from oracles.batch_method import BatchMethod
+from oracles.batch_method import BatchMethod, Method
 from oracles.plain_lbfgs import PlainLbfgs
 
 SHARDS = 2

@@ -71,7 +71,7 @@ class BatchMachine(Machine):
             attempt=lease.attempt,
             number=0,
         )
-        self.shard.stage(chunk, 16 * np.array(point))
+        self.shard.staging.stage(chunk, 16 * np.array(point))
         value = 8.0 * float(np.dot(point, point)) if loss is None else loss
         return self.say(replica, lease, value)
 

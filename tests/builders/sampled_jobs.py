@@ -136,7 +136,7 @@ class BatchJob:
             number=0,
         )
         for part, shard in parts:
-            shard.stage(chunk, gradient[part])
+            shard.staging.stage(chunk, gradient[part])
         result = Result(
             attempt=attempt.number,
             evaluation=number,

@@ -1,5 +1,7 @@
 """A method that is carried out by fused orders; its state can be written and read as JSON."""
 
+from typing import Protocol
+
 from disttrain.sandblaster.frame import Frame, State
 from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Progress, Request
@@ -8,8 +10,24 @@ STATE_JSON = JsonForm(State)
 """Of a method's state."""
 
 
+class Method(Protocol):
+    """One run of a batch method."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        ...
+
+    def advance(self, answer: Answer | None) -> Request | None:
+        """What is wanted next, given what came of the last request; None when it is done.
+
+        The first call has no answer to give.
+        """
+        ...
+
+
 class BatchMethod:
-    """One run of a method; see `method.Method`."""
+    """One run of a method; see `Method`."""
 
     def __init__(self, frame: Frame, state: State | None = None) -> None:
         self.state = State() if state is None else state

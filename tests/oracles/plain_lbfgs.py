@@ -25,7 +25,7 @@ Order: TypeAlias = Generator[Request, Answer, None]
 
 
 class PlainLbfgs:
-    """One run; see `method.Method`."""
+    """One run; see `batch_method.Method`."""
 
     def __init__(
         self, rules: DescentRules, history: int = 10, weak_pairs: WeakPairs = WeakPairs.SKIP
@@ -89,7 +89,7 @@ class PlainLbfgs:
             step, change = pair(slot)
             along, product = (yield from _dot(step, DIRECTION)), (yield from _dot(step, change))
             shares[slot] = along / product
-            yield _one(ops.Axpy(factor=-shares[slot], source=change, target=DIRECTION))
+            yield _add(-shares[slot], change, to=DIRECTION)
         if self._pairs:
             step, change = pair(self._pairs[-1])
             product, square = (yield from _dot(step, change)), (yield from _dot(change, change))
@@ -98,7 +98,7 @@ class PlainLbfgs:
             step, change = pair(slot)
             back, product = (yield from _dot(change, DIRECTION)), (yield from _dot(step, change))
             factor = shares[slot] - back / product
-            yield _one(ops.Axpy(factor=factor, source=step, target=DIRECTION))
+            yield _add(factor, step, to=DIRECTION)
 
     def _search(self, slope: float) -> Ask:
         """How far it went to the next point; 0 if none is lower."""
@@ -107,7 +107,7 @@ class PlainLbfgs:
         search, point = self._rules.search.begin(start, first_step), start
         while search.stage is Stage.TRYING:
             yield _one(ops.Copy(source=PARAMETERS, target=TRIAL))
-            yield _one(ops.Axpy(factor=search.trial, source=DIRECTION, target=TRIAL))
+            yield _add(search.trial, DIRECTION, to=TRIAL)
             loss = yield from self._evaluate()
             slope = yield from _dot(ARRIVED, DIRECTION)
             point = Point(step=search.trial, loss=loss, slope=slope)
@@ -131,7 +131,7 @@ class PlainLbfgs:
         yield _one(ops.Copy(source=DIRECTION, target=step))
         yield _one(ops.Scale(vector=step, factor=length))
         yield _one(ops.Copy(source=ARRIVED, target=change))
-        yield _one(ops.Axpy(factor=-1.0, source=GRADIENT, target=change))
+        yield _add(-1.0, GRADIENT, to=change)
         if self._pairs and self._weak_pairs is WeakPairs.DAMP:
             yield from self._damp(step, change, length)
         product = yield from _dot(step, change)
@@ -143,11 +143,15 @@ class PlainLbfgs:
         product, slope = (yield from _dot(step, change)), (yield from _dot(step, GRADIENT))
         share = curvature.share_of_change(product, -length * slope)
         yield _one(ops.Scale(vector=change, factor=share))
-        yield _one(ops.Axpy(factor=-length * (1.0 - share), source=GRADIENT, target=change))
+        yield _add(-length * (1.0 - share), GRADIENT, to=change)
 
 
 def _one(operation: Operation) -> Request:
     return Request(prepare=(operation,))
+
+
+def _add(factor: float, source: str, *, to: str) -> Request:
+    return _one(ops.Combine(target=to, terms={to: 1.0, source: factor}))
 
 
 def _dot(left: str, right: str) -> Ask:

@@ -95,7 +95,7 @@ def _work(driver: Driver, course: Course, held: Sequence[BatchShard], attempt: A
             attempt=attempt.number,
             number=0,
         )
-        shard.stage(chunk, gradient[part.first : part.end])
+        shard.staging.stage(chunk, gradient[part.first : part.end])
     result = Result(
         attempt=attempt.number,
         evaluation=number,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger
-from disttrain.telemetry import folding
+from disttrain.telemetry import folding, record_file
 from disttrain.telemetry.folding import Shape
 
 Records = NDArray[np.void]
@@ -74,6 +75,11 @@ class Life:
     @property
     def name(self) -> str:
         return f"{self.process} (life {self.incarnation})"
+
+    @property
+    def file(self) -> str:
+        """What its log is called."""
+        return record_file.path_of(Path(), self.process, self.incarnation).name
 
     @property
     def sender(self) -> SenderLife:

@@ -1,7 +1,7 @@
 """Which pushes a shard's values hold at the end, and which were rolled back. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -117,10 +117,20 @@ class _Chain:
         self.rollbacks.append(rollback)
         self._apply(life.each())
 
-    def end_with(self, taken_over: Rollback) -> None:
+    def end_with(self, taker: Life) -> None:
         """Another shard goes on from what a checkpoint holds of this one."""
-        dropped = self._drop_after(taken_over.version)
-        self.rollbacks.append(replace(taken_over, dropped=dropped))
+        version = _version(self.shard, taker, self.takers)
+        dropped = self._drop_after(version)
+        rollback = Rollback(
+            life=taker,
+            version=version,
+            is_resume=True,
+            dropped=dropped,
+            lost={},
+            claims={},
+            is_settled=False,
+        )
+        self.rollbacks.append(rollback)
         self.losses.roll_back(dropped, {})
 
     def _drop_after(self, version: int) -> Mapping[SenderLife, Records]:
@@ -147,15 +157,16 @@ def of_shard(shard: int, lives: Sequence[Life], takers: Mapping[int, Life]) -> H
     chain = _Chain(shard, takers, lives[0].each())
     for before, life in pairwise(lives):
         chain.follow(life, is_resume=before.run != life.run)
-    end = _taken_over(shard, lives[-1], takers)
-    if end is not None:
-        chain.end_with(end)
+    # If a later run has fewer shards.
+    taker = next((takers[run] for run in sorted(takers) if run > lives[-1].run), None)
+    if taker is not None:
+        chain.end_with(taker)
     return History(
         shard=shard,
         surviving=chain.surviving,
         rollbacks=tuple(chain.rollbacks),
         lost={sender: frozenset(numbers) for sender, numbers in chain.losses.numbers.items()},
-        is_taken_over=end is not None,
+        is_taken_over=taker is not None,
     )
 
 
@@ -189,23 +200,6 @@ def _counted_anew(pushes: Records, version: int) -> Records:
     counted = pushes.copy()
     counted["version"] = np.minimum(pushes["version"], version)
     return counted
-
-
-def _taken_over(shard: int, last: Life, takers: Mapping[int, Life]) -> Rollback | None:
-    """The end of a shard, if a later run has fewer of them."""
-    runs = sorted(run for run in takers if run > last.run)
-    if not runs:
-        return None
-    taker = takers[runs[0]]
-    return Rollback(
-        life=taker,
-        version=_version(shard, taker, takers),
-        is_resume=True,
-        dropped={},
-        lost={},
-        claims={},
-        is_settled=False,
-    )
 
 
 def _claims(life: Life) -> dict[SenderLife, Claim]:

@@ -1,7 +1,12 @@
-"""Reads a run folder into evidence. The only file of the audit that touches the disk."""
+"""Reads a run folder into evidence. The only file of the audit that touches the disk.
+
+Replays read the same logs by it.
+"""
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,16 +44,15 @@ _READ_ELEMENTS = 1 << 20
 _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
 """What summary.json holds when the launcher wrote it, because the coordinator could not."""
 
-_Lives = dict[int, list[Life]]
 
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Of all lives, by increasing incarnation, by index."""
 
-@dataclass(slots=True)
-class _Found:
-    """What is being collected."""
-
-    shards: _Lives = field(default_factory=dict)
-    replicas: _Lives = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
+    shards: Mapping[int, tuple[Life, ...]]
+    replicas: Mapping[int, tuple[Life, ...]]
+    unreadable: list[str]
+    """Files that could not be understood, and why."""
 
 
 def read(folder: Path) -> Evidence:
@@ -70,13 +74,13 @@ def read(folder: Path) -> Evidence:
     if (lack := run.why_none(of_training=True)) is not None:
         raise NothingToAudit(lack)
     checkpoints = run.checkpoints(job)
-    found = _lives(run.ledger)
+    found = logs(run.ledger)
     state = _state(checkpoints, found)
     batches = job.spec.strategy.sandblaster
     return Evidence(
         record=job.spec.record,
-        shards=_sorted(found.shards),
-        replicas=_sorted(found.replicas),
+        shards=found.shards,
+        replicas=found.replicas,
         batch_method=batches is not None,
         warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",
@@ -89,18 +93,19 @@ def read(folder: Path) -> Evidence:
     )
 
 
-def _lives(folder: Path) -> _Found:
-    found = _Found()
-    for path in sorted(folder.iterdir()):
-        name = record_file.parse_name(path)
-        if name is None:
-            continue
-        life = _life(path, name, found)
-        (found.shards if life.is_shard else found.replicas).setdefault(name.index, []).append(life)
-    return found
+def logs(folder: Path) -> Logs:
+    """What is in the ledger folder of a run."""
+    unreadable: list[str] = []
+    named = [(path, record_file.parse_name(path)) for path in sorted(folder.iterdir())]
+    lives = [_life(path, name, unreadable) for path, name in named if name is not None]
+    return Logs(
+        shards=_by_index(life for life in lives if life.is_shard),
+        replicas=_by_index(life for life in lives if not life.is_shard),
+        unreadable=unreadable,
+    )
 
 
-def _life(path: Path, name: FileName, found: _Found) -> Life:
+def _life(path: Path, name: FileName, unreadable: list[str]) -> Life:
     """Without any record if the log cannot be read."""
     is_shard = name.process == names.shard_name(name.index)
     record = shard_ledger.RECORD if is_shard else replica_ledger.RECORD
@@ -118,18 +123,16 @@ def _life(path: Path, name: FileName, found: _Found) -> Life:
         why = error.strerror
     if why is None:
         return life
-    found.unreadable.append(f"{path} ({why})")
+    unreadable.append(f"{path} ({why})")
     return bare
 
 
-def _sorted(lives: _Lives) -> dict[int, tuple[Life, ...]]:
-    return {
-        index: tuple(sorted(lives[index], key=lambda life: life.incarnation))
-        for index in sorted(lives)
-    }
+def _by_index(lives: Iterable[Life]) -> dict[int, tuple[Life, ...]]:
+    ordered = sorted(lives, key=lambda life: (life.index, life.incarnation))
+    return {index: tuple(own) for index, own in groupby(ordered, lambda life: life.index)}
 
 
-def _summary(file: Path, found: _Found) -> Summary | None:
+def _summary(file: Path, found: Logs) -> Summary | None:
     if not file.exists():
         return None
     try:
@@ -146,7 +149,7 @@ def _last_sign_ns(run: RunFolder) -> int:
     return max((f.stat().st_mtime_ns for f in (run.status, run.summary) if f.exists()), default=0)
 
 
-def _state(location: Location, found: _Found) -> State | None:
+def _state(location: Location, found: Logs) -> State | None:
     try:
         replayed = journals.replay(location)
     except JournalDamaged as error:

@@ -3,24 +3,17 @@
 It finds damage, not malice: whoever can change a file can change the manifest beside it.
 """
 
-from typing import Protocol
-
 import xxhash
 
 PATTERN = r"^xxh3_128:[0-9a-f]{32}$"
 """Hashes carry the name of their algorithm, so that another one can follow."""
 
 
-class _Hash(Protocol):
-    def update(self, content: bytes | memoryview, /) -> None: ...
-    def hexdigest(self) -> str: ...
-
-
 class Digest:
     """A hash that grows with the content."""
 
     def __init__(self) -> None:
-        self._hash: _Hash = xxhash.xxh3_128()
+        self._hash = xxhash.xxh3_128()
 
     def update(self, content: bytes | memoryview) -> None:
         self._hash.update(content)

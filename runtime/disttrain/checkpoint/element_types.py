@@ -61,17 +61,15 @@ def _same(values: Values) -> Values:
     return values
 
 
-def _single(values: Values) -> Values:
-    return _single_or_half(values, "<f4")
+def _rounded(name: str) -> Callable[[Values], Values]:
+    def narrow(values: Values) -> Values:
+        with np.errstate(over="ignore"):  # What is too large becomes infinite, as in torch.
+            return values.astype(name, copy=False)
+
+    return narrow
 
 
-def _single_or_half(values: Values, name: str) -> Values:
-    with np.errstate(over="ignore"):  # What is too large becomes infinite, as in torch.
-        return values.astype(name, copy=False)
-
-
-def _half(values: Values) -> Values:
-    return _single_or_half(values, "<f2")
+_single = _rounded("<f4")
 
 
 def _brain_float(values: Values) -> Values:
@@ -89,7 +87,7 @@ _WHOLE = frozenset({ElementType.INT64})
 TYPES = {
     "float32": ModelType(file_type="F32", held_as=_FLOATS, narrow=_single),
     "float64": ModelType(file_type="F64", held_as=_DOUBLE, narrow=_same),
-    "float16": ModelType(file_type="F16", held_as=_FLOATS, narrow=_half),
+    "float16": ModelType(file_type="F16", held_as=_FLOATS, narrow=_rounded("<f2")),
     "bfloat16": ModelType(file_type="BF16", held_as=_FLOATS, narrow=_brain_float),
     "int64": ModelType(file_type="I64", held_as=_WHOLE, narrow=_same),
     "int32": ModelType(file_type="I32", held_as=_WHOLE, narrow=_whole("int32")),

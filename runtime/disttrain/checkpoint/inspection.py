@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, auto
 
 from pydantic import TypeAdapter
 
@@ -12,6 +11,7 @@ from disttrain.checkpoint.manifest import HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
+from disttrain.state.vector import Vector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,14 +73,6 @@ class Inspection:
     tensors: tuple[ModelPart, ...]
 
 
-class _Kind(Enum):
-    """What a tensor of a holder's file is."""
-
-    VALUES = auto()
-    STATE = auto()
-    TABLE = auto()
-
-
 _INSPECTION = TypeAdapter(Inspection)
 
 
@@ -114,32 +106,27 @@ def to_json(inspection: Inspection) -> str:
 
 
 def _shard(manifest: Manifest, restore: Restore, index: int) -> ShardPart:
-    entry, file = manifest.holders[index], restore.file(index)
+    entry, stored = manifest.holders[index], list(_stored(restore.file(index)))
     return ShardPart(
         index=index,
         file=entry.file.name,
         bytes=entry.file.bytes,
         hash=entry.file.hash,
         version=entry.version,
-        values=_stored(file, _Kind.VALUES),
-        optimizer_state=(*_stored(file, _Kind.STATE), *_vectors(restore, entry)),
-        tables=_stored(file, _Kind.TABLE),
+        values=tuple(one for vector, one in stored if vector and vector.is_of_a_model),
+        optimizer_state=(
+            *(one for vector, one in stored if vector and not vector.is_of_a_model),
+            *_vectors(restore, entry),
+        ),
+        tables=tuple(one for vector, one in stored if vector is None),
     )
 
 
-def _kind(tensor: str) -> _Kind:
-    vector = names.vector_of(tensor)
-    if vector is None:
-        return _Kind.TABLE
-    return _Kind.VALUES if vector.is_of_a_model else _Kind.STATE
-
-
-def _stored(file: PartFile, kind: _Kind) -> tuple[StoredTensor, ...]:
-    return tuple(
-        StoredTensor(name=tensor.name, elements=tensor.elements, bytes=tensor.nbytes)
-        for tensor in file.tensors.values()
-        if _kind(tensor.name) is kind
-    )
+def _stored(file: PartFile) -> Iterator[tuple[Vector | None, StoredTensor]]:
+    """With the vectors whose values they are."""
+    for tensor in file.tensors.values():
+        one = StoredTensor(name=tensor.name, elements=tensor.elements, bytes=tensor.nbytes)
+        yield names.vector_of(tensor.name), one
 
 
 def _vectors(restore: Restore, entry: HolderEntry) -> Iterator[StoredTensor]:

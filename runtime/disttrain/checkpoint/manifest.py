@@ -23,7 +23,7 @@ Hash = Annotated[str, Field(pattern=digest.PATTERN)]
 
 
 class Strict:
-    """Base of everything in a manifest: unknown fields are refused."""
+    """Base of what stands beside values in storage: unknown fields are refused."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -117,11 +117,11 @@ class HolderEntry(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest(Strict):
-    """Everything about a checkpoint but the values."""
+class AnyManifest(Strict):
+    """What manifests of every format say."""
 
     format: Literal["disttrain-checkpoint"] = "disttrain-checkpoint"
-    format_version: Literal[2] = 2
+    format_version: int
     number: Count
     job: JobIdentity
     created: datetime
@@ -131,6 +131,13 @@ class Manifest(Strict):
     update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
     """The optimizer: "sgd", "momentum", "adagrad"."""
     tensors: tuple[ModelTensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest(AnyManifest):
+    """Everything about a checkpoint but the values."""
+
+    format_version: Literal[2] = 2
     pieces: tuple[Piece, ...]
     placement: SoundPlacement
     holders: Annotated[tuple[HolderEntry, ...], Field(min_length=1, max_length=MOST_HOLDERS)]

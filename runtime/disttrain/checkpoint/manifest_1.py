@@ -4,35 +4,27 @@ There a vector had a name for each element type, and each shard's entry said wha
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from disttrain.checkpoint.manifest import (
+    AnyManifest,
     Count,
     FileEntry,
     HolderEntry,
-    JobIdentity,
     Manifest,
-    ModelTensor,
     Piece,
-    Slice,
     Strict,
-    Text,
     VectorEntry,
 )
 from disttrain.state.placement import MOST_HOLDERS, Held, Placement, require_sound
-from disttrain.state.vector import Vector, VectorText, parse
+from disttrain.state.vector import Vector, VectorText
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece(Strict):
-    tensor: Text
-    slices: Annotated[tuple[Slice, ...], Field(max_length=64)]
+class _Piece(Piece):
     partition: Count = 0
-    vector: VectorText
-    first: Count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +41,7 @@ class _Range(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _VectorEntry(Strict):
-    tensor: Text
+    tensor: VectorText
     file: FileEntry
 
 
@@ -63,18 +55,10 @@ class _Shard(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest1(Strict):
+class Manifest1(AnyManifest):
     """As it was."""
 
-    format: Literal["disttrain-checkpoint"]
     format_version: Literal[1]
-    number: Count
-    job: JobIdentity
-    created: datetime
-    seed: Count
-    samples: Count
-    update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
-    tensors: tuple[ModelTensor, ...]
     pieces: tuple[_Piece, ...]
     shards: Annotated[tuple[_Shard, ...], Field(min_length=1, max_length=MOST_HOLDERS)]
     coordinator: FileEntry | None = None
@@ -120,9 +104,5 @@ def _holder(former: _Shard) -> HolderEntry:
         index=former.index,
         file=former.file,
         version=former.version,
-        vectors=tuple(_entry(entry) for entry in former.vectors),
+        vectors=tuple(VectorEntry(vector=own.tensor, file=own.file) for own in former.vectors),
     )
-
-
-def _entry(former: _VectorEntry) -> VectorEntry:
-    return VectorEntry(vector=parse(former.tensor), file=former.file)

@@ -18,8 +18,6 @@ class Lasting:
     """Those of one moment; `write` belongs to the thread that reads the snapshot."""
 
     values: Values
-    count: int
-    """Elements of each."""
     contents: Mapping[Vector, int]
     """The numbers of their contents."""
     on_disk: Mapping[int, FileEntry]
@@ -50,8 +48,8 @@ class Lasting:
         }
 
     def _content(self, vector: Vector, snapshot: Snapshot) -> Content:
-        kind = FILE_TYPES[vector.element_type]
-        tensor = tensor_file.Tensor(name=names.VECTOR, type=kind, shape=(self.count,))
+        kind, count = FILE_TYPES[vector.element_type], self.values.share.range_of(vector).count
+        tensor = tensor_file.Tensor(name=names.VECTOR, type=kind, shape=(count,))
         return Content(tensor=tensor, pieces=snapshot.values_of(vector))
 
 
@@ -59,7 +57,6 @@ def of(values: Values) -> Lasting:
     """As they are now; costs no copy."""
     return Lasting(
         values=values,
-        count=values.share.ranges[values.trained].count,
         contents=dict(values.lasting),
         on_disk=dict(values.on_disk),
     )

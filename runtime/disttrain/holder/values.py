@@ -29,10 +29,11 @@ class Values:
         self.share = share
         self.trained = share.trained
         beside = {self.trained.beside(name): value for name, value in (kept or {}).items()}
+        of_a_model = [vector for vector in share.ranges if vector.is_of_a_model]
         self._tensors = {
             # Pages of zeros are taken from the system only when they are touched.
             vector: torch.zeros(share.range_of(vector).count, dtype=DTYPES[vector.element_type])
-            for vector in (*filter(_is_of_a_model, share.ranges), *beside)
+            for vector in (*of_a_model, *beside)
         }
         for vector, value in beside.items():
             if value:
@@ -114,26 +115,19 @@ class Values:
     def bytes_of(self, part: Part) -> memoryview:
         """The memory of some elements, to be sent."""
         size, local = part.vector.element_bytes, self._local(part)
-        return self._memory(part.vector)[local.start * size : local.stop * size]
+        return self.all_bytes(part.vector)[local.start * size : local.stop * size]
 
     def all_bytes(self, vector: Vector) -> memoryview:
         """The memory of all of this holder's elements of a vector."""
-        return self._memory(vector)
+        return self._bytes[vector]
 
     def tensor(self, vector: Vector) -> Tensor:
         """All of this holder's elements of a vector."""
         return self._tensors[vector]
 
-    def _memory(self, vector: Vector) -> memoryview:
-        return self._bytes[vector]
-
     def _local(self, part: Part) -> slice:
         first = part.first - self.share.range_of(part.vector).first
         return slice(first, first + part.count)
-
-
-def _is_of_a_model(vector: Vector) -> bool:
-    return vector.is_of_a_model
 
 
 def bytes_of(tensor: Tensor) -> memoryview:

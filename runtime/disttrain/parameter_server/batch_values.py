@@ -5,23 +5,16 @@ may keep a tensor or the memory of a vector, but asks for it at each use.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.holder.values import Values, bytes_of
 from disttrain.sandblaster.names import PARAMETERS, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
-from disttrain.transport.header import ElementType
-
-NUMBER_TYPES: Mapping[ElementType, type[np.floating[Any]]] = {
-    ElementType.FLOAT32: np.float32,
-    ElementType.FLOAT64: np.float64,
-}
 
 _PLACES = "places"
 
@@ -33,7 +26,7 @@ class BatchValues(Values):
         """`names` of vectors, in the order of their places: sums of neighbours have other bits."""
         super().__init__(share)
         del self._tensors[self.trained], self._bytes[self.trained]
-        kind = NUMBER_TYPES[self.trained.element_type]
+        kind = DTYPES[self.trained.element_type]
         self.batch = Vectors(share.ranges[self.trained].count, kind)
         for name in names:
             self.batch.make(name)
@@ -65,7 +58,7 @@ class BatchValues(Values):
     def tensor(self, vector: Vector) -> Tensor:
         return self._tensors[vector] if vector in self._tensors else self._row(vector.name)
 
-    def _memory(self, vector: Vector) -> memoryview:
+    def all_bytes(self, vector: Vector) -> memoryview:
         return self._bytes[vector] if vector in self._bytes else bytes_of(self._row(vector.name))
 
     def _row(self, name: str) -> Tensor:

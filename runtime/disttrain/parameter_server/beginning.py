@@ -7,7 +7,7 @@ from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAw
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.storage import open_storage
 from disttrain.checkpoint.stores import Store
-from disttrain.holder.restoring import Wanted, newest
+from disttrain.holder.restoring import Wanted, newer_ones, newest
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import restoring, stopped, strategies
 from disttrain.parameter_server.restoring import RestoredShard
@@ -38,7 +38,7 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     saved = _saved_at_stop(saver(config), wanted)
     latest = candidates[0].manifest if candidates else None
     if saved is not None and stopped.is_newer(saved, config.shard_index, latest):
-        return restoring.with_damaged(saved, damaged)
+        return replace(saved, damaged=newer_ones(damaged, saved.checkpoint))
     return _read(store, candidates, wanted, damaged)
 
 
@@ -74,15 +74,13 @@ def _read(
 
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
+    if place is None:
+        return None
     try:
-        return None if place is None else _read_saved(place, wanted)
+        return stopped.read(place.storage, place.job_uid, wanted)
     except CheckpointRefused as error:
         LOG.error("what was saved at the stop is damaged, a checkpoint is tried", error=error)
         return None
-
-
-def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
-    return stopped.read(place.storage, place.job_uid, wanted)
 
 
 def saver(config: LaunchConfig) -> Saver | None:

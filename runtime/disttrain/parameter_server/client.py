@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory, Task
+from disttrain.parameter_server.conversation import Conversation, Task
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.parameter_server.fetching import FetchClient, FetchResult
-from disttrain.parameter_server.link import ShardLink, refusal
+from disttrain.parameter_server.link import ClientConfig, Directory, ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.parameter_server.sending import Stage, StageTask, UploadTask
 from disttrain.state.placement import Range

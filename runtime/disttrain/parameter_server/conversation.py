@@ -2,21 +2,14 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import ShardsAway
-from disttrain.parameter_server.link import LinkConfig, LinkState, ShardLink
-from disttrain.parameter_server.messages import Identity, Side
-from disttrain.state.placement import Placement
-from disttrain.transport.header import Role, Verb
-from disttrain.transport.interface import Channel, Destination, Message, Transport
-
-Directory = Callable[[], Sequence[ShardAddress]]
-"""Where the shards' present lives are; asked again and again, from the client's thread."""
+from disttrain.parameter_server.link import ClientConfig, LinkState, ShardLink
+from disttrain.parameter_server.messages import Side
+from disttrain.transport.header import Verb
+from disttrain.transport.interface import Channel, Destination, Message
 
 _TICK_SECONDS = 0.05
 
@@ -44,19 +37,6 @@ class Task(ABC):
 
 
 Asked = TypeVar("Asked", bound=Task)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClientConfig:
-    """What all clients of a process share."""
-
-    transport: Transport
-    identity: Identity
-    directory: Directory
-    placement: Placement
-    """Who holds what; a shard that was told another one is refused."""
-    patience_seconds: float = 3600.0
-    """How long a dead shard is waited for before ShardsAway."""
 
 
 class Conversation:
@@ -148,17 +128,6 @@ class Conversation:
         for address in self._config.directory():
             link = self.links.get(address.index)
             if link is None:
-                link = self.links[address.index] = self._link(address.index)
+                link = ShardLink(self._config, self._side, address.index)
+                self.links[address.index] = link
             link.follow(address.address, address.incarnation)
-
-    def _link(self, shard: int) -> ShardLink:
-        return ShardLink(
-            LinkConfig(
-                identity=self._config.identity,
-                side=self._side,
-                shard=shard,
-                placement=self._config.placement,
-                connect=partial(self._config.transport.connect, listener=Role.SHARD),
-                clock=self._config.transport.now,
-            )
-        )

@@ -20,33 +20,6 @@ from disttrain.job import names
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import RecordFile
 
-_STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQI")
-RECORD = np.dtype(
-    [
-        ("time_ns", "<u8"),
-        ("kind", "u1"),
-        ("role", "u1"),
-        ("vector", "u1"),
-        ("reason", "u1"),
-        ("sender", "<u4"),
-        ("incarnation", "<u4"),
-        ("shard_incarnation", "<u4"),
-        ("read_incarnation", "<u4"),
-        ("sequence", "<u8"),
-        ("version", "<u8"),
-        ("read_version", "<u8"),
-        ("samples", "<u8"),
-        ("lease", "<u8"),
-        ("lease_offset", "<u8"),
-        ("staleness", "<i8"),
-        ("chunk", "<u4"),
-        ("chunks", "<u4"),
-        ("rate", "<f8"),
-        ("first", "<u8"),
-        ("live_replicas", "<u4"),
-    ]
-)
-
 
 class Kind(IntEnum):
     """What a record tells."""
@@ -113,6 +86,17 @@ class Record(NamedTuple):
     rate: float = 0.0
     first: int = 0
     live_replicas: int = 0
+
+
+_FORMAT = "Q BBBB IIII QQQQQQ q II d Q I"
+"""Of `time_ns` and the fields of a record."""
+_STRUCT = struct.Struct(f"<{_FORMAT}")
+RECORD = np.dtype(
+    [
+        (name, f"<{code}")
+        for name, code in zip(("time_ns", *Record._fields), _FORMAT.replace(" ", ""), strict=True)
+    ]
+)
 
 
 class Ledger:

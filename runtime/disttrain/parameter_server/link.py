@@ -1,17 +1,25 @@
 """A client's connection to one shard: greets it, notices its restart, and never trusts silence."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import EvaluationOver, Fenced, RequestRefused
 from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.transport.errors import TransportError
-from disttrain.transport.header import Header, Reason, Verb
-from disttrain.transport.interface import Channel, Destination, Message, Payload, Slice
+from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.interface import (
+    Channel,
+    Destination,
+    Message,
+    Payload,
+    Slice,
+    Transport,
+)
 
 SILENCE_SECONDS = 1.0
 """Without a word for so long, the shard is greeted again: messages may be lost."""
@@ -33,24 +41,28 @@ class LinkState(Enum):
     """Requests are answered."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinkConfig:
-    """Who talks to which shard for what."""
+Directory = Callable[[], Sequence[ShardAddress]]
+"""Where the shards' present lives are; asked again and again, from the client's thread."""
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientConfig:
+    """What all clients of a process share."""
+
+    transport: Transport
     identity: Identity
-    side: Side
-    shard: int
+    directory: Directory
     placement: Placement
-    connect: Callable[[str], Channel]
-    clock: Callable[[], float]
-    """The transport's."""
+    """Who holds what; a shard that was told another one is refused."""
+    patience_seconds: float = 3600.0
+    """How long a dead shard is waited for before ShardsAway."""
 
 
 class ShardLink:
     """Belongs to one thread."""
 
-    def __init__(self, config: LinkConfig) -> None:
-        self.shard = config.shard
+    def __init__(self, config: ClientConfig, side: Side, shard: int) -> None:
+        self.shard = shard
         self.placement = config.placement
         self.state = LinkState.GREETING
         self.share: Share | None = None
@@ -59,6 +71,8 @@ class ShardLink:
         """The shard's life, as it said itself; 0 before its first word."""
         self.channel: Channel | None = None
         self._config = config
+        self._side = side
+        self._clock = config.transport.now
         self._address = ""
         self._known_incarnation = 0
         self._greet_at = 0.0
@@ -75,7 +89,7 @@ class ShardLink:
 
     def greet_if_due(self, sequence: int) -> None:
         """Say HELLO when that is needed; `sequence` is the first push that is not acknowledged."""
-        now = self._config.clock()
+        now = self._clock()
         if now < self._greet_at or self.channel is None:
             return
         if self._unanswered and self._unanswered % _REOPEN_AFTER == 0:
@@ -84,13 +98,13 @@ class ShardLink:
         self._unanswered += 1
         self._greet_at = now + SILENCE_SECONDS
         header = self._config.identity.header(Verb.HELLO)
-        hello = header._replace(sequence=sequence, count=self._config.side, first=self._number)
+        hello = header._replace(sequence=sequence, count=self._side, first=self._number)
         self.send(hello)
 
     def expect_answer(self) -> None:
         """A request is about to be sent, to which the shard was not asked to answer so far."""
         if self.state is LinkState.OPEN:
-            self._greet_at = self._config.clock() + SILENCE_SECONDS
+            self._greet_at = self._clock() + SILENCE_SECONDS
 
     def send(self, header: Header, payload: Payload = b"", *, into: Slice | None = None) -> bool:
         """False: the queue stayed full, and the connection was made anew."""
@@ -112,7 +126,7 @@ class ShardLink:
             message = self.channel.receive(0.0, destination)
             if message is None:
                 return None
-            self._greet_at = self._config.clock() + SILENCE_SECONDS
+            self._greet_at = self._clock() + SILENCE_SECONDS
             self._unanswered = 0
             if message.header.verb != Verb.REFUSED:
                 return message
@@ -161,7 +175,7 @@ class ShardLink:
             return True
         if reason in _TRY_AGAIN:
             self.state = LinkState.GREETING
-            self._greet_at = self._config.clock() + RETRY_SECONDS
+            self._greet_at = self._clock() + RETRY_SECONDS
         elif self.state is LinkState.OPEN:
             self.state = LinkState.GREETING
             self._greet_at = 0.0
@@ -169,7 +183,7 @@ class ShardLink:
 
     def _reopen(self) -> None:
         self.close()
-        self.channel = self._config.connect(self._address)
+        self.channel = self._config.transport.connect(self._address, Role.SHARD)
         self._number = next(_NUMBERS)
         self.state = LinkState.GREETING
         self._greet_at = 0.0

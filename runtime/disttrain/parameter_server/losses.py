@@ -11,7 +11,7 @@ from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.parameter_server.restoring import RestoredShard, delivered_of
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -106,7 +106,7 @@ def _held(restored: RestoredShard | None, shard: int) -> Table | None:
     if restored is None:
         return {}
     former = restored.former.get(shard)
-    return former.delivered if former is not None else None
+    return delivered_of(former) if former is not None else None
 
 
 def _from(count: Count, held: Delivered | None) -> Count:

@@ -1,9 +1,10 @@
 """What can be said to a shard: who says it, and the body of WELCOME."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from disttrain.parameter_server.errors import RequestRefused
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -39,15 +40,14 @@ class Side(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends: one life of one process."""
+    """Who sends: one life of one replica."""
 
     index: int
     incarnation: int
-    role: Role = Role.REPLICA
 
     def header(self, verb: Verb) -> Header:
         return EMPTY._replace(
-            verb=verb, role=self.role, sender=self.index, incarnation=self.incarnation
+            verb=verb, role=Role.REPLICA, sender=self.index, incarnation=self.incarnation
         )
 
 
@@ -55,18 +55,18 @@ class Identity:
 class Welcome:
     """What a shard tells in answer to HELLO, beside the header's fields."""
 
-    holder: int
-    epoch: int
+    holder: Annotated[int, Field(ge=0, lt=1 << 60)]
+    epoch: Annotated[int, Field(ge=0, lt=1 << 60)]
     """Of the placement that it was told."""
-    chunk_bytes: int
+    chunk_bytes: Annotated[int, Field(ge=_SHORTEST_CHUNK, lt=1 << 60)]
     """Payload of every chunk but the last of each vector."""
 
 
-_FIELDS = tuple(Welcome.__dataclass_fields__)
+_WELCOME = TypeAdapter(Welcome)
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
-    return json.dumps(asdict(welcome)).encode()
+    return _WELCOME.dump_json(welcome)
 
 
 def parse_welcome(payload: bytes | memoryview) -> Welcome:
@@ -75,19 +75,8 @@ def parse_welcome(payload: bytes | memoryview) -> Welcome:
         if len(payload) > _LONGEST_WELCOME:
             message = f"{len(payload)} bytes; at most {_LONGEST_WELCOME}"
             raise ValueError(message)
-        fields = json.loads(bytes(payload))
-        holder, epoch, chunk_bytes = (_count(fields[name]) for name in _FIELDS)
-        if chunk_bytes < _SHORTEST_CHUNK:
-            message = f"chunks of {chunk_bytes} bytes"
-            raise ValueError(message)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        message = f"the shard's WELCOME cannot be understood: {error}; is it of this version?"
+        return _WELCOME.validate_json(bytes(payload), strict=True)
+    except (ValueError, RecursionError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        message = f"the shard's WELCOME cannot be understood: {why}; is it of this version?"
         raise RequestRefused(message) from error
-    return Welcome(holder=holder, epoch=epoch, chunk_bytes=chunk_bytes)
-
-
-def _count(number: object) -> int:
-    if not isinstance(number, int) or not 0 <= number < 1 << 60:
-        message = f"{number!r} is no count"
-        raise ValueError(message)
-    return number

@@ -1,7 +1,7 @@
 """Carries out the coordinator's orders to a shard."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
@@ -66,10 +66,6 @@ class OrderBook:
     def is_writing(self) -> bool:
         """Whether a checkpoint is on its way to disk."""
         return self._writing is not None
-
-    def serve_only(self, replicas: Mapping[int, int]) -> None:
-        """These lives of replicas, index -> incarnation, and no others."""
-        self._shard.admit_only(replicas)
 
     def carry_out(self, numbered: NumberedOrder) -> Result | None:
         """The answer; None if it comes later."""

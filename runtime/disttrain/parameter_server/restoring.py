@@ -1,7 +1,7 @@
 """What a shard finds beside the values that were restored: how far each of its senders was."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
@@ -14,14 +14,6 @@ from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 _DELIVERIES = "deliveries"
 """Name of the at-most-once table in a part."""
 TABLES = {_DELIVERIES: deliveries.COLUMNS}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FormerShard:
-    """A shard of the checkpoint."""
-
-    version: int
-    delivered: dict[SenderLife, Delivered]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +35,8 @@ class RestoredShard:
     """Newer checkpoints, which could not be restored."""
     saved_by: int = 0
     """The life that saved it at its stop; 0: it is of a checkpoint."""
-    former: dict[int, FormerShard] = field(default_factory=dict)
-    """Shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
+    former: Mapping[int, Notes] = field(default_factory=dict)
+    """Of shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
 
 
 def restore(
@@ -53,11 +45,6 @@ def restore(
     """As `holder.restoring.restore`."""
     restored = restoring.restore(candidates, wanted, damaged)
     return None if restored is None else _shard(restored)
-
-
-def with_damaged(restored: RestoredShard, damaged: Iterable[int]) -> RestoredShard:
-    """It says which of the damaged checkpoints are newer than it is."""
-    return replace(restored, damaged=restoring.newer_ones(damaged, restored.checkpoint))
 
 
 def _shard(restored: Restored) -> RestoredShard:
@@ -72,10 +59,7 @@ def _shard(restored: Restored) -> RestoredShard:
         description=sources[0].metadata,
         is_divided_anew=restored.is_divided_anew,
         damaged=restored.damaged,
-        former={
-            shard: FormerShard(version=notes.version, delivered=delivered_of(notes))
-            for shard, notes in restored.former.items()
-        },
+        former=restored.former,
     )
 
 

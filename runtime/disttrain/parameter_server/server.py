@@ -159,7 +159,7 @@ class ShardProcess:
         latest = self.control.latest
         if latest.replicas is not None and latest.epoch != self._epoch:
             self._epoch = latest.epoch
-            self.book.serve_only(latest.replicas)
+            self.reporter.shard.admit_only(latest.replicas)
 
     def _report(self) -> ShardReport:
         served, shard = self.metrics, self.reporter.shard

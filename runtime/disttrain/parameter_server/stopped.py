@@ -8,21 +8,21 @@ which life has joined last: what older ones save after that is of no use to anyb
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
-from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
+from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest, Strict
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.storage import Storage
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted, notes_of
 from disttrain.holder.values import Values
 from disttrain.parameter_server import restoring
-from disttrain.parameter_server.restoring import FormerShard, RestoredShard
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import ShardState
 
 _LARGEST_BYTES = 65_536
@@ -31,10 +31,8 @@ Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
+class Stop(Strict):
     """What a saved shard is."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job_uid: str
     epoch: int
@@ -52,10 +50,8 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
+class Begun(Strict):
     """The newest life of a shard that has joined, and what it began with."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job_uid: str
     incarnation: int
@@ -178,7 +174,7 @@ def _read(blobs: Blobs, name: str, adapter: TypeAdapter[Told]) -> Told | None:
     if name not in blobs.sizes(names.STOPPED):
         return None
     try:
-        return adapter.validate_json(blobs.read(name, _LARGEST_BYTES))
+        return adapter.validate_json(blobs.read(name, _LARGEST_BYTES), strict=True)
     except ValidationError as error:
         reason = f"it says nothing of a shard: {error.errors()[0]['msg']}"
         raise Corrupt(f"{blobs.uri}/{name}", reason) from error
@@ -189,14 +185,14 @@ def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> R
     for vector, tensor in values.vectors.items():
         if tensor.numel():
             file.read(file.name_of(vector), 0, values.all_bytes(vector))
-    delivered = restoring.delivered_of(notes_of(file, stop.version, wanted.tables))
+    notes = notes_of(file, stop.version, wanted.tables)
     return RestoredShard(
         checkpoint=stop.checkpoint,
         update_rule=stop.update_rule,
         values=values,
         version=stop.version,
         samples=stop.samples,
-        delivered=delivered,
-        former={wanted.share.holder: FormerShard(version=stop.version, delivered=delivered)},
+        delivered=restoring.delivered_of(notes),
+        former={wanted.share.holder: notes},
         saved_by=stop.incarnation,
     )

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from disttrain.audit.evidence import Records
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.recording import Records
 from disttrain.replica.ledger import Gradient, Kind, Ledger
 from disttrain.replica.work import WorkItem
 

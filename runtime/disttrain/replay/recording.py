@@ -1,12 +1,15 @@
 """Reads what a run with `record: true` logged. Refuses what cannot be replayed, and says why."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from disttrain.audit import reading
+from disttrain.audit.evidence import Life, Records
+from disttrain.audit.reading import Logs
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
@@ -24,15 +27,11 @@ from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.circumstances import Circumstances
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.errors import NotReplayable
-from disttrain.replica import ledger as replica_ledger
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement, place_as_formerly
-from disttrain.telemetry import record_file
-
-Records = NDArray[np.void]
 
 _COMPUTE_KINDS = (
     Kind.STEP,
@@ -43,15 +42,6 @@ _COMPUTE_KINDS = (
     Kind.FLUSHED,
 )
 _NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardLog:
-    """What the only life of a shard did, in its order."""
-
-    index: int
-    incarnation: int
-    records: Records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +56,8 @@ class Recording:
     replica_threads: int
     shard_threads: int
     chunk_bytes: int
-    shards: tuple[ShardLog, ...]
+    shards: tuple[Life, ...]
+    """What the only life of each did, in its order."""
     replicas: Mapping[SenderLife, Records]
     """What the compute thread of each life did, in its order."""
     placement: Placement
@@ -98,6 +89,7 @@ def read(folder: Path) -> Recording:
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
     state = _state(replica)
+    found = _logs(run.ledger)
     return Recording(
         spec=job.spec,
         task=task_calls.load(job, replica.task_folder),
@@ -106,8 +98,8 @@ def read(folder: Path) -> Recording:
         replica_threads=replica.threads,
         shard_threads=shard.threads,
         chunk_bytes=_circumstances(run.ledger).chunk_bytes,
-        shards=_shards(run.ledger, job.spec.parameter_server.shards),
-        replicas=_replicas(run.ledger),
+        shards=_shards(found, job.spec.parameter_server.shards),
+        replicas=_replicas(found),
         placement=_placement(state, job.spec.parameter_server.shards),
         checkpoint=_checkpoint(replica),
     )
@@ -156,29 +148,41 @@ def _circumstances(folder: Path) -> Circumstances:
     return noted
 
 
-def _shards(folder: Path, shards: int) -> tuple[ShardLog, ...]:
-    return tuple(_shard(folder, index) for index in range(shards))
+def _logs(folder: Path) -> Logs:
+    found = reading.logs(folder)
+    if found.unreadable:
+        message = f"{found.unreadable[0]} cannot be read"
+        raise NotReplayable(message)
+    for life in chain(*found.shards.values(), *found.replicas.values()):
+        if life.missing:
+            message = (
+                f"{life.file} lacks {life.missing} records, since the disk was full; "
+                "nothing can follow"
+            )
+            raise NotReplayable(message)
+    return found
 
 
-def _shard(folder: Path, index: int) -> ShardLog:
+def _shards(found: Logs, shards: int) -> tuple[Life, ...]:
+    return tuple(_shard(index, found.shards.get(index, ())) for index in range(shards))
+
+
+def _shard(index: int, lives: Sequence[Life]) -> Life:
     name = names.shard_name(index)
-    paths = sorted(folder.glob(f"{name}.i*.bin"))
-    if len(paths) != 1:
+    if len(lives) != 1:
         message = (
-            f"{name} has {len(paths)} lives; a replay follows no rollback and no resumed run, "
+            f"{name} has {len(lives)} lives; a replay follows no rollback and no resumed run, "
             "only runs in which each shard lived once"
         )
         raise NotReplayable(message)
-    records = shard_ledger.read(paths[0])
-    _refuse_gaps(paths[0], records, shard_ledger.Kind.MISSING)
-    if np.isin(records["kind"], shard_ledger.Kind.PUSHES_FOLDED).any():
-        message = f"{paths[0].name} is folded; record the run with --set spec.audit=full"
+    (life,) = lives
+    if len(life.folded):
+        message = f"{life.file} is folded; record the run with --set spec.audit=full"
         raise NotReplayable(message)
-    if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
+    if len(life.of(shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST)):
         message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
         raise NotReplayable(message)
-    incarnation = _life(paths[0]).incarnation
-    return ShardLog(index=index, incarnation=incarnation, records=_without_repeats(records))
+    return replace(life, records=_without_repeats(life.records))
 
 
 def _without_repeats(records: Records) -> Records:
@@ -195,30 +199,10 @@ def _without_repeats(records: Records) -> Records:
     return np.delete(records, fetched[order][is_repeat])
 
 
-def _replicas(folder: Path) -> dict[SenderLife, Records]:
-    found = {}
-    for path in sorted(folder.glob("replica-*.i*.bin")):
-        records = replica_ledger.read(path)
-        _refuse_gaps(path, records, Kind.MISSING)
-        found[_life(path)] = records[np.isin(records["kind"], _COMPUTE_KINDS)]
-        if Kind.STEP not in records["kind"] and Kind.ACKNOWLEDGED in records["kind"]:
-            message = f"{path.name} is of a loop of its own, whose data a replay does not have"
+def _replicas(found: Logs) -> dict[SenderLife, Records]:
+    lives = list(chain(*found.replicas.values()))
+    for life in lives:
+        if len(life.of(Kind.ACKNOWLEDGED)) and not len(life.of(Kind.STEP)):
+            message = f"{life.file} is of a loop of its own, whose data a replay does not have"
             raise NotReplayable(message)
-    return found
-
-
-def _life(path: Path) -> SenderLife:
-    name = record_file.parse_name(path)
-    if name is None:
-        message = f"{path} is no log of a process; remove it"
-        raise NotReplayable(message)
-    return SenderLife(name.index, name.incarnation)
-
-
-def _refuse_gaps(path: Path, records: Records, kind: shard_ledger.Kind | Kind) -> None:
-    missing = int(records[records["kind"] == kind]["samples"].sum())
-    if missing:
-        message = (
-            f"{path.name} lacks {missing} records, since the disk was full; nothing can follow"
-        )
-        raise NotReplayable(message)
+    return {life.sender: life.of(*_COMPUTE_KINDS) for life in lives}

@@ -10,7 +10,7 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
-from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient
+from disttrain.parameter_server.client import FetchResult, Push, PushClient
 from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
@@ -85,7 +85,7 @@ class ReplayedReplica:
             HaltByTurns(self._wires.time),
             self.ledger,
             pushes=partial(_Pushes, self),
-            fetches=partial(_Fetches, self.ledger),
+            fetches=_Fetches,
         )
         self._downpour = Downpour(connection, manifest, pace=NeverWaits())
         loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
@@ -167,16 +167,13 @@ class _Pushes(PushThread):
 
 
 class _Fetches(FetchThread):
-    def __init__(
-        self, record: ComparingLedger, client: FetchClient, halt: Halt, ledger: Ledger
-    ) -> None:
-        self._record = record
-        super().__init__(client, halt, ledger)
+    _ledger: ComparingLedger
+    """As of the whole connection."""
 
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What is there, or comes, if it was adopted here in the run."""
         del within_seconds
-        return self.wait() if self._record.following_kind == Kind.ADOPTED else None
+        return self.wait() if self._ledger.following_kind == Kind.ADOPTED else None
 
 
 def work_item(record: np.void, data: DataLedger) -> WorkItem:

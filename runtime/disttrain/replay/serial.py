@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from disttrain.audit.evidence import Life
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD
 from disttrain.replay import threads
-from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, HaltByTurns, Wires
@@ -45,7 +46,9 @@ class SerialTraining:
         spec, seed = recording.spec, recording.data.seed
         placement = place(model.tensors.layout, 1, spec.strategy.only_downpour.optimizer.rule.kept)
         wires = Wires(placement, recording.chunk_bytes, [_INCARNATION])
-        log = ShardLog(index=0, incarnation=_INCARNATION, records=np.zeros(0, RECORD))
+        log = Life(
+            process="shard-0", index=0, incarnation=_INCARNATION, records=np.zeros(0, RECORD)
+        )
         shard = ReplayedShard(recording, log, placement, wires)
         shard.begin_with(model.values_to_upload())
         shard.shard.admit(_LIFE)

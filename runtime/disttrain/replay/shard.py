@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from disttrain.audit.evidence import Life
 from disttrain.holder.values import Values
 from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import Decision, SenderLife
@@ -12,7 +13,7 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replay.recording import Recording
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.placement import Placement
@@ -29,11 +30,9 @@ _Name = tuple[SenderLife, Verb, int, int, int]
 class ReplayedShard:
     """Follows the log of one shard. Values are there from the beginning, as after an upload."""
 
-    def __init__(
-        self, recording: Recording, log: ShardLog, placement: Placement, wires: Wires
-    ) -> None:
+    def __init__(self, recording: Recording, log: Life, placement: Placement, wires: Wires) -> None:
         self.index = log.index
-        self.name = f"shard-{log.index}"
+        self.name = log.process
         self.log = log.records
         self.position = 0
         """Records of the log that are done."""

@@ -15,13 +15,10 @@ from disttrain.replay.asynchrony import Observer
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording
-from disttrain.replay.replica import ReplayedReplica
+from disttrain.replay.replica import Learner, ReplayedReplica
 from disttrain.replay.shard import ReplayedShard, sender
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
-from disttrain.replica import device
-from disttrain.replica.flat_model import FlatModel
 from disttrain.transport.header import Verb
-from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.virtual_time import Bell
 
 
@@ -42,8 +39,7 @@ class World:
             for log in recording.shards
         ]
         # All lives build the same initial values from the job's seed, so any of them can upload.
-        module, place = recording.task.model(recording.spec.seed), device.resolve(recording.device)
-        model = FlatModel(module, OrdinaryMemory(), place, outgoing_buffers=0)
+        model = Learner(recording, outgoing_buffers=0).model
         for shard in self.shards:
             shard.begin_with(model.values_to_upload())
 

@@ -22,7 +22,7 @@ def resolve(wanted: Device) -> torch.device:
 def mover(device: torch.device) -> Callable[[Any], Any]:
     """What moves a batch to the device; on the CPU it stays as it is."""
     if device.type == "cpu":
-        return _stay
+        return lambda batch: batch
     return lambda batch: move(batch, device)
 
 
@@ -57,8 +57,4 @@ def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return type(batch)(*(_each_tensor(part, change) for part in batch))
     if isinstance(batch, list | tuple):
         return type(batch)(_each_tensor(part, change) for part in batch)
-    return batch
-
-
-def _stay(batch: Any) -> Any:
     return batch

@@ -14,7 +14,7 @@ from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
 from disttrain.replica.connection import Connection
-from disttrain.replica.gradient_check import FrozenParameters, Verdict
+from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.local_steps import LocalSteps
@@ -126,16 +126,17 @@ class Downpour:
         self._frozen.check_after(self.counters.steps + 1)
         if self._present is not None and self._rule.has_velocity:
             self._present.check_velocity()
-        verdict, count = self._judge(gradient, loss, samples, position)
+        scale, count = self._judge(gradient, loss, samples, position)
         if self._fetches_now:
             # Not before the gradient was judged: until then a GPU may still compute it.
             self._pace.computed()
         self.position = position
-        if not verdict.finite:
+        if scale == 0:
             return 0.0
         if self._rule.weight_decay > 0:
-            verdict = self._decayed(gradient, verdict)
-        return self._accrual.add(verdict, samples, count)
+            self._add_decay(gradient, scale)
+            scale = 1.0
+        return self._accrual.add(scale, samples, count)
 
     def push(self) -> None:
         """Start pushing what is accrued, if it is time."""
@@ -221,32 +222,31 @@ class Downpour:
 
     def _judge(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
-    ) -> tuple[Verdict, float | None]:
-        """What the check says, and the count of a loss that has one."""
+    ) -> tuple[float, float | None]:
+        """What `gradient_check.check` says, and the count of a loss that has one."""
         known = () if loss is None else loss.scalars
         squared_norm, *values = numbers(gradient_check.squared_norm(gradient), *known)
         figures = None if loss is None else loss.figures(values)
         mean, count = (0.0, None) if figures is None else (figures.mean, figures.count)
         if count is not None:
             checks.check_count(count)
-        verdict = gradient_check.check(squared_norm, mean, self._rule.clip_norm)
-        found = Gradient(self.counters.steps, samples, mean, squared_norm, verdict.finite)
+        scale = gradient_check.check(squared_norm, mean, self._rule.clip_norm)
+        found = Gradient(self.counters.steps, samples, mean, squared_norm, is_finite=scale > 0)
         self.ledger.computed(found, position)
-        if verdict.finite:
+        if scale > 0:
             if figures is not None:
                 self.counters.note(figures)
             self._computed_on = self._computed_on or self._versions
         else:
             self.counters.non_finite += 1
             self.counters.non_finite_lease = position.lease
-        return verdict, count
+        return scale, count
 
-    def _decayed(self, gradient: Tensor, verdict: Verdict) -> Verdict:
+    def _add_decay(self, gradient: Tensor, scale: float) -> None:
         """Clip the gradient where it lies, for its decay is not clipped."""
-        if verdict.scale != 1.0:
-            gradient.mul_(verdict.scale)
+        if scale != 1.0:
+            gradient.mul_(scale)
         self._model.add_decay(gradient, self._rule.weight_decay)
-        return Verdict(1.0)
 
     def _start_pushing(self) -> None:
         accrued = self._accrual.take(self._computed_on, self.position)

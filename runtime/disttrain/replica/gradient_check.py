@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -23,19 +22,6 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers by the bytes of an element."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the check of one step's gradient says."""
-
-    scale: float
-    """Factor that clips the norm; 0 for a gradient that must not be used."""
-
-    @property
-    def finite(self) -> bool:
-        """False: neither push nor step with this gradient."""
-        return self.scale > 0
-
-
 def squared_norm(gradient: Tensor) -> Tensor:
     """A flat vector's dot product with itself, in double precision, where the vector lies."""
     parts = torch.split(gradient, CHUNK_ELEMENTS[gradient.device.type])
@@ -43,14 +29,17 @@ def squared_norm(gradient: Tensor) -> Tensor:
     return torch.stack(squares).sum(dtype=torch.float64)
 
 
-def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
-    """Judge a gradient by its dot product with itself and the loss it comes from."""
+def check(squared_norm: float, loss: float, clip_norm: float | None) -> float:
+    """Judge a gradient by its dot product with itself and the loss it comes from.
+
+    The factor that clips its norm; 0 for one with which nobody may push or step.
+    """
     if not (math.isfinite(loss) and 0 <= squared_norm < LARGEST_NORM**2):
-        return Verdict(0.0)
+        return 0.0
     norm = math.sqrt(squared_norm)
     if clip_norm is None or norm <= clip_norm:
-        return Verdict(1.0)
-    return Verdict(clip_norm / norm)
+        return 1.0
+    return clip_norm / norm
 
 
 class PresentGradients:

@@ -27,29 +27,6 @@ from disttrain.telemetry.record_file import RecordFile
 FOLD_RECORDS = 10_000
 """Between two folds: a megabyte, folded in some milliseconds."""
 
-_STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
-RECORD = np.dtype(
-    [
-        ("time_ns", "<u8"),
-        ("kind", "u1"),
-        ("is_finite", "u1"),
-        ("reserved", "<u2"),
-        ("shard", "<u4"),
-        ("shard_incarnation", "<u4"),
-        ("epoch", "<u4"),
-        ("portion", "<u4"),
-        ("number", "<u8"),
-        ("version", "<u8"),
-        ("staleness", "<i8"),
-        ("samples", "<u8"),
-        ("lease", "<u8"),
-        ("lease_offset", "<u8"),
-        ("first", "<u8"),
-        ("loss", "<f8"),
-        ("squared_norm", "<f8"),
-    ]
-)
-
 
 class Kind(IntEnum):
     """What a record tells."""
@@ -116,6 +93,17 @@ class Record(NamedTuple):
     first: int = 0
     loss: float = 0.0
     squared_norm: float = 0.0
+
+
+_FORMAT = "Q BBH IIII QQ q QQQQ dd"
+"""Of `time_ns` and the fields of a record."""
+_STRUCT = struct.Struct(f"<{_FORMAT}")
+RECORD = np.dtype(
+    [
+        (name, f"<{code}")
+        for name, code in zip(("time_ns", *Record._fields), _FORMAT.replace(" ", ""), strict=True)
+    ]
+)
 
 
 class Gradient(NamedTuple):

@@ -65,13 +65,13 @@ class Orders:
             case Upload():
                 self._upload(order.shards)
             case Checkpoint():
-                return self._training.write_part(order)
+                return self._training.now.write_part(order)
             case Evaluate():
                 return self._evaluate(order)
             case Export():
                 export.export_named(order.checkpoint, order.out)
             case Drain():
-                self._training.drain()
+                self._training.now.drain()
                 return Drained(progress=self._training.progress())
             case LeaveWarmStart():
                 self._training.next_stage()
@@ -85,7 +85,7 @@ class Orders:
         began = time.perf_counter()
         versions: tuple[int, ...] = ()
         if order.model_file is None:
-            versions = tuple(count for _, count in self._training.fetch_now())
+            versions = tuple(count for _, count in self._training.now.fetch_now())
             model = self._model
         else:
             with copies.file_at(order.model_file) as file:

@@ -11,7 +11,6 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 SHARE = 0.4
 """Of the seconds of all steps for each that fetches, divided by the number of replicas: waiting for
@@ -26,49 +25,35 @@ LEAST_PAUSE_STEPS = 100
 _KEPT_STEPS = 32
 
 
-class Pace(Protocol):
-    """Asked in this order by each step that fetches. Belongs to the compute thread."""
+class Pace:
+    """Asked in this order by each step that fetches. Belongs to the compute thread.
+
+    This one asks for parameters as a step begins, and takes what is there as it ends.
+    """
 
     def fetch_after_seconds(self) -> float | None:
         """When in the step that begins its fetch is due; None: after the answer to its push."""
-        ...
+        return 0.0
 
     def computed(self) -> None:
         """The step's gradient is there, on a GPU too."""
-        ...
 
     def patience_seconds(self) -> float:
         """How long the end of a step may stay for parameters, if `fetch_after_seconds` said when.
 
         Later steps may ask again while the fetch is under way.
         """
-        ...
+        return 0.0
 
     def ended(self, fetch_seconds: float) -> None:
         """The step has ended; the latest fetch took so long."""
-        ...
 
 
-class NeverWaits:
-    """Asks for parameters as a step begins, and takes what is there as it ends.
-
-    So does a replayed step: the record says what was there.
-    """
-
-    def fetch_after_seconds(self) -> float | None:
-        return 0.0
-
-    def computed(self) -> None:
-        """See `Pace`."""
-
-    def patience_seconds(self) -> float:
-        return 0.0
-
-    def ended(self, fetch_seconds: float) -> None:
-        """See `Pace`."""
+class NeverWaits(Pace):
+    """Of a replayed step: the record says what was there."""
 
 
-class MeasuredPace:
+class MeasuredPace(Pace):
     """Waits while that is short beside computing, tries again now and then where it is not."""
 
     def __init__(

@@ -17,7 +17,6 @@ from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.client_thread import ClientThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
-from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.telemetry import logs
@@ -72,8 +71,8 @@ class Accrual:
             self._model.collect_gradients_in(self._step.gradient_views)
         return self._step.gradient.tensor.zero_()
 
-    def add(self, verdict: Verdict, samples: int, count: float | None = None) -> float:
-        """Add the step's gradient, which is finite, to what the next push carries.
+    def add(self, scale: float, samples: int, count: float | None = None) -> float:
+        """Add `scale` times the step's gradient, which is finite, to what the next push carries.
 
         `count`: of a loss that says how much its batch counts; all of a push's steps say it.
         Returns the factor that clips the step's vector as it lies there now.
@@ -81,9 +80,9 @@ class Accrual:
         assert self._step is not None  # noqa: S101  begin_step was before
         if self._is_alone:
             self._sum, self._step = self._step, None
-            self._samples, self._scale = samples, verdict.scale
-            return verdict.scale
-        self._add_clipped(self._step, verdict, samples, count)
+            self._samples, self._scale = samples, scale
+            return scale
+        self._add_clipped(self._step, scale, samples, count)
         return 1.0
 
     def take(self, versions: Versions, position: Position) -> tuple[Outgoing, Push] | None:
@@ -109,12 +108,10 @@ class Accrual:
         self._sum, self._samples, self._steps = None, 0, 0
         return outgoing, push
 
-    def _add_clipped(
-        self, step: Outgoing, verdict: Verdict, samples: int, count: float | None
-    ) -> None:
+    def _add_clipped(self, step: Outgoing, scale: float, samples: int, count: float | None) -> None:
         gradient = step.gradient.tensor
-        if verdict.scale != 1.0:
-            gradient.mul_(verdict.scale)
+        if scale != 1.0:
+            gradient.mul_(scale)
         self._samples += samples
         if count == 0:
             return

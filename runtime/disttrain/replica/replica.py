@@ -104,7 +104,7 @@ class Replica:
     def _carry_out(self, numbered: NumberedOrder) -> None:
         self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
         if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
-            self._training.evaluated()
+            self._training.now.evaluated()
         if isinstance(numbered.order, End):
             self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 
@@ -128,7 +128,7 @@ class Replica:
                 self._postponed.append(numbered)
 
     def _say_goodbye(self) -> ExitCode:
-        self._training.drain()
+        self._training.now.drain()
         progress = self._training.progress()
         if self._membership.connection is not None:
             self._membership.connection.ledger.left()

@@ -88,10 +88,7 @@ class Training(ABC):
 
 
 class Stages:
-    """A job's stages: one strategy's training after the other, on the same model.
-
-    As `Training`, whose methods are the present stage's.
-    """
+    """A job's stages: one strategy's training after the other, on the same model."""
 
     def __init__(self, stages: Sequence[Callable[[], Training]]) -> None:
         """Each makes a stage's training, when the one before has released the connection."""
@@ -101,12 +98,12 @@ class Stages:
         other threads ask for reports while a stage ends."""
 
     @property
-    def _now(self) -> Training:
+    def now(self) -> Training:
         return self._at[1]
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         """Also a replica that joins in a later stage begins with the first one."""
-        self._now.begin(meanwhile)
+        self.now.begin(meanwhile)
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         """The end of a stage comes within `ends()`, as a command."""
@@ -117,25 +114,13 @@ class Stages:
         """Work in the next stage from now on, with the shards' values. Nothing if there is none."""
         if not self._to_come:
             return
-        self._now.drain()
-        self._now.release()
+        self.now.drain()
+        self.now.release()
         then = self._to_come.pop(0)()
         then.begin(lambda: time.sleep(_IDLE_SECONDS))
         done = self.report()
         self._at = (done, then)
         LOG.info("began the next stage", samples=done.progress.samples)
-
-    def drain(self) -> None:
-        self._now.drain()
-
-    def write_part(self, order: Checkpoint) -> Result:
-        return self._now.write_part(order)
-
-    def fetch_now(self) -> Versions:
-        return self._now.fetch_now()
-
-    def evaluated(self) -> None:
-        self._now.evaluated()
 
     def progress(self) -> Progress:
         done, training = self._at
@@ -150,9 +135,9 @@ class Stages:
 
     def _train_stage(self, ends: Callable[[], bool]) -> bool:
         """Train in the present stage; whether another one has begun since."""
-        stage = self._now
-        stage.train_until(lambda: ends() or self._now is not stage)
-        return self._now is not stage
+        stage = self.now
+        stage.train_until(lambda: ends() or self.now is not stage)
+        return self.now is not stage
 
 
 def _together(done: ReplicaReport | None, now: Progress) -> Progress:

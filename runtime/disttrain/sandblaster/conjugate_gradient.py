@@ -5,7 +5,7 @@ Nocedal and Wright, Numerical Optimization (2006), equation 5.45.
 
 from dataclasses import replace
 
-from disttrain.sandblaster.directions import Chosen, FirstStep, Remembered
+from disttrain.sandblaster.directions import Chosen, Directions, FirstStep, Remembered
 from disttrain.sandblaster.line_search.search import SearchRules
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT
@@ -18,7 +18,7 @@ _ARRIVED: Combination = {ARRIVED: 1.0}
 _GRADIENT: Combination = {GRADIENT: 1.0}
 
 
-class ConjugateGradient:
+class ConjugateGradient(Directions):
     """Against the gradient, with some of the last direction."""
 
     def choose(self, products: Products) -> Chosen:
@@ -31,8 +31,9 @@ class ConjugateGradient:
             first_step=FirstStep.SAME_CHANGE if known else FirstStep.CAREFUL,
         )
 
-    def remember(self, products: Products, _along: Combination, _step: float) -> Remembered:
+    def remember(self, products: Products, along: Combination, step: float) -> Remembered:
         """See `Directions.remember`: the direction, times its share in the next one."""
+        del along, step
         change = {ARRIVED: 1.0, GRADIENT: -1.0}
         share = products.of(_ARRIVED, change) / products.of(_GRADIENT, _GRADIENT)
         factor = max(0.0, share)
@@ -40,9 +41,6 @@ class ConjugateGradient:
             products=products.defined(DIRECTION, {DIRECTION: factor}),
             operations=(Scale(vector=DIRECTION, factor=factor),),
         )
-
-    def pruned(self, products: Products) -> Products:
-        return products
 
     def suited(self, search: SearchRules) -> SearchRules:
         """See `Directions.suited`: a direction is conjugate to the last one from its minimum."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from disttrain.sandblaster.line_search.point import Point, Stage
+from disttrain.sandblaster.line_search.point import Stage
 from disttrain.sandblaster.line_search.search import Search
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeSearch
 
@@ -63,19 +63,3 @@ def on_trial(before: Search, found: Search) -> Verdict:
     if found.is_settling:
         return Verdict.RETURNED
     return Verdict.EXTRAPOLATED if found.high is None else Verdict.ZOOMED
-
-
-def noted(
-    decisions: tuple[Decision, ...], evaluation: tuple[int, int], point: Point, verdict: Verdict
-) -> tuple[Decision, ...]:
-    """With one more decision, without the oldest one. `evaluation`: iteration and number."""
-    iteration, number = evaluation
-    new = Decision(
-        iteration=iteration,
-        evaluation=number,
-        step=point.step,
-        loss=point.loss,
-        slope=point.slope,
-        verdict=verdict,
-    )
-    return (*decisions, new)[-MOST_DECISIONS:]

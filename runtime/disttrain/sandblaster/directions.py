@@ -4,9 +4,9 @@ A rule works on combinations of the vectors that a table of products knows, and 
 itself: it says what the shards are to do.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from disttrain.sandblaster.line_search.search import SearchRules
 from disttrain.sandblaster.names import DIRECTION, GRADIENT
@@ -49,27 +49,27 @@ class Remembered:
     """So much cancelled that the products are to be computed from the vectors."""
 
 
-class Directions(Protocol):
+class Directions(ABC):
     """A rule for directions."""
 
+    @abstractmethod
     def choose(self, products: Products) -> Chosen:
         """A direction; against the gradient if that is the only vector."""
-        ...
 
+    @abstractmethod
     def remember(self, products: Products, along: Combination, step: float) -> Remembered:
         """What to keep as the point `step` times the direction away is accepted."""
-        ...
 
     def pruned(self, products: Products) -> Products:
         """Without what turned out to be useless."""
-        ...
+        return products
 
     def suited(self, search: SearchRules) -> SearchRules:
         """The line search, made as exact as the directions need it."""
-        ...
+        return search
 
 
-class SteepestDescent:
+class SteepestDescent(Directions):
     """Against the gradient: gradient descent with a line search."""
 
     def choose(self, products: Products) -> Chosen:
@@ -81,12 +81,7 @@ class SteepestDescent:
             formed=against, products=formed, along={DIRECTION: 1.0}, first_step=first_step
         )
 
-    def remember(self, products: Products, _along: Combination, _step: float) -> Remembered:
+    def remember(self, products: Products, along: Combination, step: float) -> Remembered:
         """See `Directions.remember`: that there was a direction, from which the step is known."""
+        del along, step
         return Remembered(products=products)
-
-    def pruned(self, products: Products) -> Products:
-        return products
-
-    def suited(self, search: SearchRules) -> SearchRules:
-        return search

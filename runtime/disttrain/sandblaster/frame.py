@@ -102,9 +102,16 @@ def searched(state: State, search: Search, point: Point) -> State:
 
 
 def decided(state: State, point: Point, verdict: Verdict) -> State:
-    progress = state.progress
-    which = progress.iteration, progress.evaluations
-    return replace(state, decisions=decisions.noted(state.decisions, which, point, verdict))
+    """With one more decision, without the oldest one."""
+    new = Decision(
+        iteration=state.progress.iteration,
+        evaluation=state.progress.evaluations,
+        step=point.step,
+        loss=point.loss,
+        slope=point.slope,
+        verdict=verdict,
+    )
+    return replace(state, decisions=(*state.decisions, new)[-decisions.MOST_DECISIONS :])
 
 
 def _fell_on(found: Search, point: Point) -> bool:

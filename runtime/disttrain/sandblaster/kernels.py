@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.operations import Operation
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 
@@ -148,18 +147,6 @@ class Write:
             np.copyto(target, total)
 
 
-class Product:
-    """target = left * right, element by element."""
-
-    scalars: Sequence[float] = ()
-
-    def __init__(self, left: Row, right: Row, target: Row) -> None:
-        self._left, self._right, self._target = left.values, right.values, target.values
-
-    def on(self, stretch: slice) -> None:
-        np.multiply(self._left[stretch], self._right[stretch], out=self._target[stretch])
-
-
 def runs(rows: Sequence[Row], at_least: int = 1) -> Iterator[tuple[Array, list[int]]]:
     """Neighbouring rows as one matrix, with the places that they have in the sequence.
 
@@ -214,34 +201,21 @@ def _multiplied(rows: Array, factors: Array, stretch: slice, into: Array) -> Arr
     return single if factors[0] == 1 else np.multiply(single, factors[0], out=into)
 
 
-def of(operation: Operation, read: Find, write: Find) -> Sequence[Kernel]:
-    """The kernels of an operation; none if no element is touched."""
+Touching: TypeAlias = ops.Dots | ops.Gram | ops.Extent | ops.Scale | ops.Copy | ops.Combine
+"""Operations that read or write elements."""
+
+
+def of(operation: Touching, read: Find, write: Find) -> Kernel:
     match operation:
         case ops.Dots():
-            return [Reduce(read(operation.vector), [read(other) for other in operation.others])]
+            return Reduce(read(operation.vector), [read(other) for other in operation.others])
         case ops.Gram():
-            return [ReduceAll([read(name) for name in operation.vectors])]
+            return ReduceAll([read(name) for name in operation.vectors])
         case ops.Extent():
-            return [Measure(read(operation.vector))]
-        case ops.Multiply():
-            left, right = read(operation.left), read(operation.right)
-            return [Product(left, right, write(operation.target))]
-        case ops.Swap():
-            return []
-        case _:
-            return [_writing(operation, read, write)]
-
-
-def _writing(
-    operation: ops.Scale | ops.Axpy | ops.Copy | ops.Combine, read: Find, write: Find
-) -> Write:
-    match operation:
+            return Measure(read(operation.vector))
         case ops.Scale():
             vector = read(operation.vector)
             return Write(vector, [(vector, operation.factor)])
-        case ops.Axpy():
-            source, target = read(operation.source), read(operation.target)
-            return Write(target, [(target, 1.0), (source, operation.factor)])
         case ops.Copy():
             return Write(write(operation.target), [(read(operation.source), 1.0)])
         case ops.Combine():

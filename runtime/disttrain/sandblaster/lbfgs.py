@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from disttrain.sandblaster import curvature
 from disttrain.sandblaster.curvature import WeakPairs
-from disttrain.sandblaster.directions import Chosen, FirstStep, Remembered
-from disttrain.sandblaster.line_search.search import SearchRules
+from disttrain.sandblaster.directions import Chosen, Directions, FirstStep, Remembered
 from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, pair
 from disttrain.sandblaster.operations import Combination, Combine
 from disttrain.sandblaster.products import Products
@@ -20,7 +19,7 @@ _NEW_STEP, _NEW_CHANGE = "new step", "new change"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lbfgs:
+class Lbfgs(Directions):
     """Directions by the last few steps and changes of the gradient."""
 
     history: int = 10
@@ -66,9 +65,6 @@ class Lbfgs:
         }
         kept = [name for name in products.names if name not in bad]
         return products.keeping(kept) if bad else products
-
-    def suited(self, search: SearchRules) -> SearchRules:
-        return search
 
     def share_of_change(self, products: Products, product: float, expected: float) -> float:
         """See `curvature.share_of_change`. Before there is a pair nothing is expected."""

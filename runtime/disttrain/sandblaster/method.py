@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from disttrain.sandblaster.operations import Operation
 
@@ -75,19 +74,3 @@ class Progress:
     non_finite: int = 0
     """Trial points whose loss or slope is no number."""
     end: End | None = None
-
-
-class Method(Protocol):
-    """One run of a batch method."""
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        ...
-
-    def advance(self, answer: Answer | None) -> Request | None:
-        """What is wanted next, given what came of the last request; None when it is done.
-
-        The first call has no answer to give.
-        """
-        ...

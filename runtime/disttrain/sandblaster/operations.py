@@ -60,26 +60,6 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Axpy:
-    """target = target + factor * source: the coefficient-wise addition."""
-
-    kind: Literal["axpy"] = "axpy"
-    factor: float
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Multiply:
-    """target = left * right, element by element."""
-
-    kind: Literal["multiply"] = "multiply"
-    left: str
-    right: str
-    target: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Copy:
     """target = source."""
 
@@ -107,8 +87,7 @@ class Combine:
 
 
 Operation: TypeAlias = Annotated[
-    Dots | Gram | Extent | Scale | Axpy | Multiply | Copy | Swap | Combine,
-    Field(discriminator="kind"),
+    Dots | Gram | Extent | Scale | Copy | Swap | Combine, Field(discriminator="kind")
 ]
 
 
@@ -117,7 +96,7 @@ def written_by(operation: Operation) -> tuple[str, ...]:
     match operation:
         case Scale():
             return (operation.vector,)
-        case Axpy() | Multiply() | Copy() | Combine():
+        case Copy() | Combine():
             return (operation.target,)
         case _:
             return ()

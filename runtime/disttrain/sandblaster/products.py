@@ -28,9 +28,6 @@ class Products:
         """The same with all terms positive: how much may have cancelled."""
         return _sum(map(abs, self._terms(left, right)))
 
-    def norm(self, combination: Combination) -> float:
-        return math.sqrt(max(0.0, self.of(combination, combination)))
-
     def extended(self, name: str, dots: Mapping[str, float]) -> "Products":
         """With one more vector, of which the products with all others and itself are given."""
         table = {known: {**row, name: dots[known]} for known, row in self.table.items()}

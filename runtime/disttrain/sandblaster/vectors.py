@@ -6,9 +6,9 @@ direction of twenty vectors moves each of them through memory once.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from disttrain.sandblaster import kernels
 from disttrain.sandblaster import operations as ops
@@ -23,7 +23,7 @@ _ROWS = 32
 class Vectors:
     """The parts of all vectors that one shard holds. Belongs to one thread."""
 
-    def __init__(self, elements: int, element_type: type[np.floating[Any]]) -> None:
+    def __init__(self, elements: int, element_type: DTypeLike) -> None:
         self.elements = elements
         self._type = element_type
         self._rows: dict[str, Row] = {}
@@ -79,24 +79,24 @@ class Vectors:
         found = [rows[name] for name in committed if name in rows]
         for one in order:
             if isinstance(one, ops.Swap):
-                rows[one.first], rows[one.second] = (
-                    self._made(rows, one.second),
-                    self._made(rows, one.first),
-                )
+                self._exchange(one, rows)
             found.extend(rows[name] for name in ops.written_by(one) if name in rows)
         return [row.values for row in found]
 
-    def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Sequence[Kernel]:
+    def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Iterator[Kernel]:
         """Names mean what they mean at this place of the order: exchanges come before."""
         if isinstance(operation, ops.Swap):
-            first, second = operation.first, operation.second
-            rows[first], rows[second] = self._made(rows, second), self._made(rows, first)
-        found = kernels.of(
+            self._exchange(operation, rows)
+            return
+        yield kernels.of(
             operation, lambda name: _read(rows, name), lambda name: self._made(rows, name)
         )
         for name in ops.written_by(operation):
             self._changes(rows[name])
-        return found
+
+    def _exchange(self, swap: ops.Swap, rows: dict[str, Row]) -> None:
+        first, second = swap.first, swap.second
+        rows[first], rows[second] = self._made(rows, second), self._made(rows, first)
 
     def _changes(self, row: Row) -> None:
         self._writes += 1

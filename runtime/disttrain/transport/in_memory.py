@@ -17,7 +17,6 @@ from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     AddressRefused,
-    MessageTooLarge,
     Refusal,
     TransportClosed,
     TransportTimeout,
@@ -33,6 +32,7 @@ from disttrain.transport.interface import (
     Payload,
     Request,
     Slice,
+    as_bytes,
 )
 from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.virtual_time import Bell, VirtualTime
@@ -178,7 +178,7 @@ class InMemoryChannel(_Inbox[Message]):
         """A place for answers is of no use here."""
         del reply_into
         self.require_open()
-        view = _bytes_of(payload, self._transport)
+        view = as_bytes(payload, self._transport.config.limits.payload_bytes)
         header = header._replace(job=self._transport.job, payload_bytes=view.nbytes)
         self._wait_for_room()
         self._unsent.append(Request(self.peer, header, view.toreadonly()))
@@ -256,7 +256,7 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
         self.require_open()
-        view = _bytes_of(payload, self._transport)
+        view = as_bytes(payload, self._transport.config.limits.payload_bytes)
         channel = self._network.channels.get(to if isinstance(to, bytes) else to.peer)
         if channel is None or channel.answers.is_full:
             return False
@@ -325,14 +325,3 @@ class InMemoryTransport:
     def close(self) -> None:
         for endpoint in self._endpoints:
             endpoint.close()
-
-
-def _bytes_of(payload: Payload, transport: InMemoryTransport) -> memoryview:
-    view = payload.view if isinstance(payload, Slice) else memoryview(payload)
-    # A memoryview without elements cannot be cast.
-    flat = view.cast("B") if view.nbytes else memoryview(b"")
-    limit = transport.config.limits.payload_bytes
-    if flat.nbytes > limit:
-        message = f"payload of {flat.nbytes} bytes; at most {limit}: send it in chunks"
-        raise MessageTooLarge(message)
-    return flat

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from disttrain.transport.errors import MessageTooLarge
 from disttrain.transport.header import Header, Role
 
 
@@ -47,6 +48,19 @@ class Slice(NamedTuple):
 
 
 Payload = bytes | memoryview | Slice
+NO_BYTES = memoryview(b"")
+
+
+def as_bytes(payload: Payload, limit: int | None = None) -> memoryview:
+    """The payload without its shape and element type. Raises MessageTooLarge above the limit."""
+    view = payload.view if isinstance(payload, Slice) else memoryview(payload)
+    if limit is not None and view.nbytes > limit:
+        message = f"payload of {view.nbytes} bytes; at most {limit}: send it in chunks"
+        raise MessageTooLarge(message)
+    # A memoryview without elements cannot be cast.
+    return view.cast("B") if view.nbytes else NO_BYTES
+
+
 Destination = Callable[[Header], memoryview | None]
 """Where the payload of a received message is to be placed; None: in fresh memory.
 

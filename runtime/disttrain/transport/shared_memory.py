@@ -22,10 +22,11 @@ from disttrain.transport.interface import (
     Payload,
     Request,
     Slice,
+    as_bytes,
 )
 from disttrain.transport.segments import Access, Description, SegmentMemory
 from disttrain.transport.sockets import Frame, Socket
-from disttrain.transport.tcp import TcpChannel, TcpListener, TcpTransport, as_bytes, inline_payload
+from disttrain.transport.tcp import TcpChannel, TcpListener, TcpTransport, inline_payload
 
 _SWEEP_SECONDS = 0.5
 """How long the memory of a dead process may stay mapped."""

@@ -10,9 +10,10 @@ import xxhash
 from disttrain.transport import authentication, codec
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
-from disttrain.transport.errors import MalformedMessage, MessageTooLarge, Refusal, TransportTimeout
+from disttrain.transport.errors import MalformedMessage, Refusal, TransportTimeout
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import (
+    NO_BYTES,
     Channel,
     Destination,
     Endpoint,
@@ -22,23 +23,29 @@ from disttrain.transport.interface import (
     Payload,
     Request,
     Slice,
+    as_bytes,
 )
 from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.sockets import Frame, Socket, Sockets
 
-_EMPTY = memoryview(b"")
 _BLOCK_BYTES = 256 << 10
 """Copied, then summed up while the cache still holds it."""
 
 
-class TcpChannel:
-    """See `interface.Channel`."""
-
+class _TcpEndpoint:
     def __init__(self, socket: Socket, config: TransportConfig) -> None:
         self.refused: Counter[str] = Counter()
         self.socket = socket
         self._config = config
         self._job = job_digest(config.job_uid)
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self.socket.close()
+
+
+class TcpChannel(_TcpEndpoint):
+    """See `interface.Channel`."""
 
     def send(
         self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
@@ -61,10 +68,6 @@ class TcpChannel:
         """Rings the socket's bell."""
         self.socket.bell.ring()
 
-    def close(self) -> None:
-        """Closes the socket."""
-        self.socket.close()
-
     def _queue(self, frames: Sequence[bytes | memoryview]) -> None:
         if not self.socket.send(frames, copy=False):
             message = "the peer's queue stays full; connect again or wait for its restart"
@@ -81,15 +84,12 @@ class TcpChannel:
         return inline_payload(header, rest)
 
 
-class TcpListener:
+class TcpListener(_TcpEndpoint):
     """See `interface.Listener`."""
 
     def __init__(self, socket: Socket, config: TransportConfig) -> None:
-        self.refused: Counter[str] = Counter()
-        self.socket = socket
+        super().__init__(socket, config)
         self.address = socket.address
-        self._config = config
-        self._job = job_digest(config.job_uid)
 
     def receive(self, timeout: float) -> Request | None:
         """Malformed messages are counted, answered if they can be, and passed over."""
@@ -107,10 +107,6 @@ class TcpListener:
 
     def forget(self, peer: bytes) -> None:
         """Nothing is held for a peer."""
-
-    def close(self) -> None:
-        """Closes the socket."""
-        self.socket.close()
 
     def _request_or_refusal(self, frames: Sequence[Frame]) -> Request | None:
         peer = frames[0].bytes
@@ -186,9 +182,7 @@ class TcpTransport:
         return TcpChannel(self._sockets.connect(address, listener), self._config)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        by_socket = {
-            cast(TcpChannel | TcpListener, endpoint).socket: endpoint for endpoint in endpoints
-        }
+        by_socket = {cast(_TcpEndpoint, endpoint).socket: endpoint for endpoint in endpoints}
         return [by_socket[socket] for socket in self._sockets.wait(list(by_socket), timeout)]
 
     def close(self) -> None:
@@ -196,22 +190,12 @@ class TcpTransport:
         self._sockets.close()
 
 
-def as_bytes(payload: Payload) -> memoryview:
-    """The payload without its shape and element type."""
-    view = payload.view if isinstance(payload, Slice) else memoryview(payload)
-    # A memoryview without elements cannot be cast.
-    return view.cast("B") if view.nbytes else _EMPTY
-
-
 def inline_frames(
     header: Header, payload: Payload, job: int, limit: int
 ) -> list[bytes | memoryview]:
     """Header and payload as they travel, with length and checksum filled in."""
-    view = as_bytes(payload)
+    view = as_bytes(payload, limit)
     nbytes = view.nbytes
-    if nbytes > limit:
-        message = f"payload of {nbytes} bytes; at most {limit}: send it in chunks"
-        raise MessageTooLarge(message)
     if not nbytes:
         return [codec.encode(header, job=job)]
     checksum = xxhash.xxh3_64_intdigest(view)
@@ -243,7 +227,7 @@ def _placed(header: Header, rest: Sequence[Frame], place: memoryview) -> memoryv
 def _payload_frame(header: Header, rest: Sequence[Frame]) -> memoryview:
     if len(rest) > 1:
         raise MalformedMessage(Refusal.FRAMES, f"{len(rest)} payloads")
-    payload = rest[0].buffer if rest else _EMPTY
+    payload = rest[0].buffer if rest else NO_BYTES
     if header.segment or payload.nbytes != header.payload_bytes:
         detail = f"{payload.nbytes} bytes in the message, {header.payload_bytes} in its header"
         raise MalformedMessage(Refusal.PAYLOAD, detail)

@@ -1,13 +1,13 @@
 """What a client says to a shard as it begins."""
 
 from dataclasses import replace
-from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from builders import placements
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.parameter_server.link import LinkConfig, ShardLink
+from disttrain.parameter_server.link import ClientConfig, ShardLink
 from disttrain.parameter_server.messages import Identity, Side, Welcome, encode_welcome
 from disttrain.transport.header import EMPTY, Header, Verb
 from disttrain.transport.interface import Message
@@ -31,21 +31,19 @@ class Heard:
 PLACEMENT = replace(placements.a_placement({placements.PARAMETERS: 4}), epoch=3)
 
 
-def a_config(heard: Heard) -> LinkConfig:
-    return LinkConfig(
+def a_link(heard: Heard) -> ShardLink:
+    config = ClientConfig(
+        transport=Mock(connect=lambda *_: heard, now=lambda: 1.0),
         identity=Identity(0, 1),
-        side=Side.PUSH,
-        shard=0,
+        directory=lambda: (),
         placement=PLACEMENT,
-        connect=lambda _: cast(Any, heard),
-        clock=lambda: 1.0,
     )
+    return ShardLink(config, Side.PUSH, 0)
 
 
 def test_each_connection_has_a_higher_number_than_all_before() -> None:
     heard = Heard()
-    config = a_config(heard)
-    links = [ShardLink(config), ShardLink(config)]
+    links = [a_link(heard), a_link(heard)]
     for life in (1, 2):
         for link in links:
             link.follow("tcp://shard", life)
@@ -62,7 +60,7 @@ def test_each_connection_has_a_higher_number_than_all_before() -> None:
 def test_a_shard_that_goes_by_another_placement_is_refused(
     holder: int, epoch: int, *, is_ours: bool
 ) -> None:
-    link = ShardLink(a_config(Heard()))
+    link = a_link(Heard())
     payload = encode_welcome(Welcome(holder=holder, epoch=epoch, chunk_bytes=8))
     welcome = Message(EMPTY._replace(verb=Verb.WELCOME, incarnation=1), memoryview(payload))
     if is_ours:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders import placements
+from disttrain.holder.notes import Notes
 from disttrain.holder.restoring import answers_for
 from disttrain.holder.values import Values
 from disttrain.launch.config import Supervisor
@@ -14,7 +15,7 @@ from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.losses import Losses
-from disttrain.parameter_server.restoring import FormerShard, RestoredShard
+from disttrain.parameter_server.restoring import RestoredShard, table_of
 
 OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
 
@@ -43,7 +44,7 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
         samples=1,
         delivered=restoring.merge(list(tables.values())) if is_divided_anew else tables[shard],
         is_divided_anew=is_divided_anew,
-        former={old: FormerShard(version=1, delivered=tables[old]) for old in former},
+        former={old: Notes(version=1, tables=table_of(tables[old])) for old in former},
     )
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from builders import placements
 from builders.jobs import a_job
+from disttrain.audit.evidence import Life
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replay import recording
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replay.recording import Recording
 from disttrain.replay.replica import ReplayedReplica
 from disttrain.replay.shard import ReplayedShard
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
@@ -45,7 +46,7 @@ class Replay:
     def __init__(self) -> None:
         placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("velocity",))
         self.wires = Wires(placement, Recorded.chunk_bytes, [1])
-        log = ShardLog(index=0, incarnation=1, records=np.zeros(0, RECORD))
+        log = Life(process="shard-0", index=0, incarnation=1, records=np.zeros(0, RECORD))
         self.shard = ReplayedShard(cast("Recording", Recorded()), log, placement, self.wires)
         self.shard.state.is_initialised = True
         for life in (FIRST, SECOND):

@@ -22,7 +22,6 @@ from disttrain.replica import gradient_check, pushes, seeding
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
 from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
@@ -325,7 +324,7 @@ def test_a_step_is_computed_when_its_gradient_was_judged(monkeypatch: pytest.Mon
     trained = Trained(a_network(), OneShard(0.05), a_downpour(), in_flight=1, pace=pace)
     judge = gradient_check.check
 
-    def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
+    def check(squared_norm: float, loss: float, clip_norm: float | None) -> float:
         pace.told.append("judged")
         return judge(squared_norm, loss, clip_norm)
 

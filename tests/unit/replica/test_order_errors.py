@@ -31,7 +31,7 @@ def orders_that_raise(error: Exception, task: TaskCalls | None = None) -> Orders
     def act(*_: object) -> Any:
         raise error
 
-    training: Any = SimpleNamespace(fetch_now=act, drain=act, next_stage=act)
+    training: Any = SimpleNamespace(now=SimpleNamespace(fetch_now=act, drain=act), next_stage=act)
     prepared: Any = SimpleNamespace(task=task, model=nn.Linear(1, 1), device=torch.device("cpu"))
     return Orders(prepared, training, act)
 

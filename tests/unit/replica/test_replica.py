@@ -113,6 +113,7 @@ class HoldsTheState:
     """A training that has values once it has begun."""
 
     def __init__(self, coordinator: Coordinator) -> None:
+        self.now = self
         self._coordinator = coordinator
         self._has_begun = False
 

@@ -25,11 +25,11 @@ from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.directions import Directions, SteepestDescent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
-from disttrain.sandblaster.method import End, Method
+from disttrain.sandblaster.method import End
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.sandblaster.operations import Dots
 from oracles import batch_method
-from oracles.batch_method import BatchMethod
+from oracles.batch_method import BatchMethod, Method
 from oracles.plain_lbfgs import PlainLbfgs
 
 ACCEPTED = Verdict.ACCEPTED

@@ -32,7 +32,7 @@ def test_a_vector_may_be_defined_by_others() -> None:
 
     assert products.names == ("a", "b", "d")
     assert products.table["b"]["d"] == pytest.approx(VECTORS["b"] @ made, rel=1e-12)
-    assert products.norm({"d": 1.0}) == pytest.approx(np.linalg.norm(made), rel=1e-12)
+    assert products.of({"d": 1.0}, {"d": 1.0}) == pytest.approx(made @ made, rel=1e-12)
 
 
 def test_a_vector_may_be_defined_by_itself() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.holder.values import Values
@@ -14,7 +15,7 @@ from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lb
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server import batch_values
-from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
+from disttrain.parameter_server.batch_values import BatchValues
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.holder_side import Answers, BatchFigures, HolderSide
 from disttrain.parameter_server.records import Records
@@ -94,7 +95,7 @@ class BatchVectors(HolderSide):
     @property
     def figures(self) -> BatchFigures:
         return BatchFigures(
-            staged_bytes=0 if self._batch is None else self._batch.staged_bytes,
+            staged_bytes=0 if self._batch is None else self._batch.staging.held_bytes,
             orders=self._orders,
             order_seconds=self._order_seconds,
         )
@@ -110,7 +111,7 @@ class BatchVectors(HolderSide):
         layout = Layout(
             elements=share.ranges[trained].count,
             chunk_elements=share.chunk_elements(trained),
-            element_type=NUMBER_TYPES[trained.element_type],
+            element_type=DTYPES[trained.element_type],
         )
         most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
         # What was heard in this life stays so: a coordinator that is over does not come back.
@@ -127,7 +128,7 @@ class BatchVectors(HolderSide):
 
     def drop(self, life: SenderLife) -> None:
         if self._batch is not None:
-            self._batch.forget(Worker(life.sender, life.incarnation))
+            self._batch.staging.forget(Worker(life.sender, life.incarnation))
 
     def too_early(self, header: Header) -> Refused | None:
         """From a replica that does not know yet that this life of the shard is a new one."""
@@ -148,7 +149,7 @@ class BatchVectors(HolderSide):
                 return super().carry_out(order)
 
     def _perform(self, order: Order) -> orders.Result:
-        log, evaluation = self.batch.log, self.batch.evaluation
+        log, evaluation = self.batch.log, self.batch.staging.evaluation
         is_new = order.number > log.last
         if is_new and self.state.cut is not None:
             changing = self.batch.vectors.changed_by(order.operations, order.committed)
@@ -187,9 +188,9 @@ class BatchVectors(HolderSide):
             attempt=header.lease,
             number=header.chunk,
         )
-        kind = NUMBER_TYPES[self.values.trained.element_type]
+        kind = DTYPES[self.values.trained.element_type]
         try:
-            is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
+            is_complete = self.batch.staging.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
             raise Refused(_REASONS[type(error)], str(error)) from error
         return [self._staged(header)] if is_complete else []
@@ -207,7 +208,7 @@ class BatchVectors(HolderSide):
         raise Refused(Reason.WRONG_LAYOUT, sentence)
 
     def unfetchable(self, header: Header) -> Refused | None:
-        now = self.batch.evaluation
+        now = self.batch.staging.evaluation
         if self._is_trial(header) and header.sequence != now:
             sentence = f"evaluation {now} is under way, wanted the point of {header.sequence}"
             return Refused(Reason.WRONG_EVALUATION, sentence)

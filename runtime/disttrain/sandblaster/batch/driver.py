@@ -98,21 +98,17 @@ class Driver:
 
     def begin(self, coordinator: int, shards: tuple[int, ...]) -> Course:
         """The first order. `shards`: their incarnations, by index."""
-        step = self._frame.begin()
-        if step.request is None:
-            message = "a method begins with a request"
-            raise AssertionError(message)
-        first = groups.begun(1, self._rules.groups_of(step.request), shards)
+        state, request = self._begun()
+        first = groups.begun(1, self._rules.groups_of(request), shards)
         order = Order(
             coordinator=coordinator,
             number=1,
             iteration=0,
             evaluation=1,
-            groups=first.groups,
-            runs=first.runs,
-            operations=step.request.prepare,
+            operations=request.prepare,
         )
-        return Course(method=step.state, request=step.request, order=order, evaluation=first)
+        opened = _opened(order, first)
+        return Course(method=state, request=request, order=opened, evaluation=first)
 
     def answered(self, course: Course, shard: int, performed: Performed) -> None:
         """A shard's answer; one to an earlier order, and one said again, change nothing."""
@@ -190,30 +186,14 @@ class Driver:
         Only at a cut, where no order is under way and the point is the parameters. What was done
         still counts, and no number is used again.
         """
-        step, before = self._frame.begin(), course.method
-        if step.request is None:
-            message = "a method begins with a request"
-            raise AssertionError(message)
+        (state, request), before = self._begun(), course.method
         is_over = course.stage is Stage.DONE
         progress = replace(before.progress, end=None)
-        course.method = replace(step.state, progress=progress, decisions=before.decisions)
-        course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
+        course.method = replace(state, progress=progress, decisions=before.decisions)
         course.overlap = None
-        done, wanted = course.evaluation, self._rules.groups_of(step.request)
-        begun = groups.begun(done.number + 1, wanted, done.shards, done)
-        course.evaluation = begun
         # The latest order was not given yet, unless it was the method's last one.
         latest = course.order.number if is_over else course.order.number - 1
-        opened = replace(
-            course.order,
-            number=latest,
-            evaluation=begun.number,
-            groups=begun.groups,
-            runs=begun.runs,
-            commits=(),
-            samples=0,
-        )
-        self._order(course, opened, step.request.prepare)
+        self._want(course, request, replace(course.order, number=latest, commits=(), samples=0))
 
     def taken_over(self, course: Course, coordinator: int) -> None:
         """Another life of the coordinator goes on from what was journaled.
@@ -238,11 +218,9 @@ class Driver:
         course.method, course.request, course.prepared = cut.method, cut.request, cut.prepared
         course.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
         course.overlap, course.samples = cut.overlap, cut.samples
-        number = course.evaluation.number + 1
-        wanted = self._rules.groups_of(cut.request)
-        course.evaluation = groups.begun(number, wanted, shards, course.evaluation)
+        self._begin_evaluation(course, shards)
         coordinator = course.order.coordinator
-        opened = number if cut.request.evaluates else 0
+        opened = course.evaluation.number if cut.request.evaluates else 0
         course.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
         course.answers = {}
 
@@ -264,8 +242,7 @@ class Driver:
         course.stage = Stage.PREPARING
         opened = course.order
         if course.request.evaluates:
-            found = course.evaluation
-            opened = replace(opened, evaluation=found.number, groups=found.groups, runs=found.runs)
+            opened = _opened(opened, course.evaluation)
         self._order(course, opened, course.request.prepare)
 
     def _commit(self, course: Course) -> None:
@@ -290,16 +267,30 @@ class Driver:
         if step.request is None:
             course.stage = Stage.DONE
             return
-        course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
-        opened = replace(
+        ended = replace(
             course.order, evaluation=0, groups=0, runs=(), commits=(), samples=0, divisor=None
         )
-        if step.request.evaluates:
-            done, wanted = course.evaluation, self._rules.groups_of(step.request)
-            begun = groups.begun(done.number + 1, wanted, done.shards, done)
-            course.evaluation = begun
-            opened = replace(opened, evaluation=begun.number, groups=begun.groups, runs=begun.runs)
-        self._order(course, opened, step.request.prepare)
+        self._want(course, step.request, ended)
+
+    def _want(self, course: Course, request: Request, order: Order) -> None:
+        """Order what a request begins with. `order`: with what it says beside that."""
+        course.request, course.stage, course.prepared = request, Stage.PREPARING, ()
+        if request.evaluates:
+            self._begin_evaluation(course, course.evaluation.shards)
+            order = _opened(order, course.evaluation)
+        self._order(course, order, request.prepare)
+
+    def _begun(self) -> tuple[State, Request]:
+        step = self._frame.begin()
+        if step.request is None:
+            message = "a method begins with a request"
+            raise AssertionError(message)
+        return step.state, step.request
+
+    def _begin_evaluation(self, course: Course, shards: tuple[int, ...]) -> None:
+        """The one that is wanted, after the one that is over."""
+        done, wanted = course.evaluation, self._rules.groups_of(course.request)
+        course.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
     def _order(
         self, course: Course, order: Order, wanted: tuple[operations.Operation, ...]
@@ -309,3 +300,10 @@ class Driver:
             order, number=order.number + 1, iteration=iteration, operations=wanted
         )
         course.answers = {}
+
+
+def _opened(order: Order, evaluation: Evaluation) -> Order:
+    """The order once it is carried out opens this evaluation."""
+    return replace(
+        order, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
+    )

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
-from disttrain.sandblaster.batch.staging import Chunk, Layout, Staging
-from disttrain.sandblaster.kernels import Array
+from disttrain.sandblaster.batch.staging import Layout, Staging
 from disttrain.sandblaster.vectors import Vectors
 
 
@@ -22,28 +20,12 @@ class BatchShard:
         """`vectors` and `log`: of an earlier life, both of one moment; None: nothing is there."""
         self.vectors = vectors or Vectors(layout.elements, layout.element_type)
         self.log = log or OrderLog()
-        self._staging = Staging(layout, most_bytes=most_staged_bytes)
-
-    @property
-    def evaluation(self) -> int:
-        """That is under way; 0 if none is."""
-        return self._staging.evaluation
-
-    @property
-    def staged_bytes(self) -> int:
-        """Memory of gradients that are not committed."""
-        return self._staging.held_bytes
-
-    def stage(self, chunk: Chunk, values: Array) -> bool:
-        return self._staging.stage(chunk, values)
-
-    def forget(self, sender: Worker) -> None:
-        self._staging.forget(sender)
+        self.staging = Staging(layout, most_bytes=most_staged_bytes)
 
     def decide(self, news: Decided) -> None:
         """See `Staging.decide`. Raises OrderRefused for news of an old coordinator, too."""
         self.log.check(news.coordinator)
-        self._staging.decide(news.evaluation, news.winners)
+        self.staging.decide(news.evaluation, news.winners)
 
     def carry_out(self, order: Order) -> Performed:
         """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
@@ -51,10 +33,10 @@ class BatchShard:
 
     def _perform(self, order: Order) -> tuple[float, ...]:
         if order.commits:
-            totals = self._staging.totals(order.commits)
+            totals = self.staging.totals(order.commits)
             for run, total in zip(order.sums, totals, strict=True):
                 made = self.vectors.make(run.vector)
                 np.divide(total, run.divisor or run.samples, out=made, casting="same_kind")
         scalars = self.vectors.perform(order.operations)
-        self._staging.begin(order.evaluation, order.groups, order.runs)
+        self.staging.begin(order.evaluation, order.groups, order.runs)
         return scalars

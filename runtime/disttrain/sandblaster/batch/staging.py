@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.pairwise import Folding
@@ -48,7 +48,7 @@ class Layout:
 
     elements: int
     chunk_elements: int
-    element_type: type[np.floating[Any]]
+    element_type: DTypeLike
 
     @property
     def chunks(self) -> int:

@@ -49,7 +49,7 @@ def stage(
             attempt=attempt,
             number=number,
         )
-        complete = shard.stage(chunk, np.full(2, value))
+        complete = shard.staging.stage(chunk, np.full(2, value))
     return complete
 
 
@@ -98,21 +98,23 @@ def test_a_chunk_that_came_before_is_left_alone() -> None:
 def test_a_chunk_of_somebody_elses_attempt_is_refused() -> None:
     shard = a_shard(groups=2)
     half = Chunk(sender=SENDER, evaluation=1, group=0, attempt=1, number=0)
-    shard.stage(half, np.ones(2))
+    shard.staging.stage(half, np.ones(2))
 
     with pytest.raises(WrongChunk, match=r"attempt 1 is at group 0 and of .*incarnation=1"):
-        shard.stage(replace(half, sender=Worker(0, 2), number=1), np.ones(2))
+        shard.staging.stage(replace(half, sender=Worker(0, 2), number=1), np.ones(2))
 
 
 def test_what_a_dead_replica_left_unfinished_takes_no_memory() -> None:
     shard = a_shard(groups=2, most_pieces=2)
     stage(shard, 1, 1.0, group=0)
-    shard.stage(Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0), np.ones(2))
-    assert shard.staged_bytes == 2 * LAYOUT.bytes
+    shard.staging.stage(
+        Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0), np.ones(2)
+    )
+    assert shard.staging.held_bytes == 2 * LAYOUT.bytes
 
-    shard.forget(SENDER)
+    shard.staging.forget(SENDER)
 
-    assert shard.staged_bytes == LAYOUT.bytes
+    assert shard.staging.held_bytes == LAYOUT.bytes
     stage(shard, 3, 2.0, group=1)
     shard.carry_out(commit(1, 3))
     assert shard.vectors[ARRIVED].tolist() == [3.0] * LENGTH
@@ -126,7 +128,7 @@ def test_an_empty_range_takes_part_with_one_empty_chunk() -> None:
 
     chunk = Chunk(sender=SENDER, evaluation=1, group=0, attempt=1, number=0)
 
-    assert shard.stage(chunk, np.ones(0))
+    assert shard.staging.stage(chunk, np.ones(0))
     assert shard.carry_out(commit(1)).scalars == (0.0,)
 
 
@@ -147,7 +149,7 @@ def test_half_an_attempt_is_not_committed() -> None:
     shard = a_shard()
     stage(shard, 1, 1.0, group=0)
     half = Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0)
-    assert not shard.stage(half, np.ones(2))
+    assert not shard.staging.stage(half, np.ones(2))
 
     with pytest.raises(NotStaged, match=r"evaluation 1 these attempts.* not staged here: \{1: 2\}"):
         shard.carry_out(commit(1, 2))
@@ -217,7 +219,7 @@ def test_a_chunk_that_fits_nowhere_changes_nothing(
 
     chunk = Chunk(sender=SENDER, evaluation=1, group=group, attempt=1, number=number)
     with pytest.raises(WrongChunk, match=message):
-        shard.stage(chunk, values)
+        shard.staging.stage(chunk, values)
 
     stage(shard, 2, 5.0, group=1)
     shard.carry_out(commit(1, 2))
