@@ -268,15 +268,3 @@ def tell(control: ControlConnection, request: messages.Request) -> messages.Repl
             return replies[number]
     message = f"no answer within {_PATIENCE_SECONDS:g} s"
     raise AssertionError(message)
-
-
-__all__ = [
-    "LAYOUT",
-    "CoordinatorProcess",
-    "FakeReplica",
-    "FakeShard",
-    "Member",
-    "MemberFenced",
-    "play",
-    "tell",
-]
