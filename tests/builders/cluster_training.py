@@ -1,7 +1,6 @@
 """A real job on the test cluster: it counts what was trained, while a test breaks its parts."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +10,7 @@ import yaml
 from safetensors.torch import load
 from torch import Tensor
 
-from builders import helm, product_images, volume_reader
+from builders import commands, helm, product_images, volume_reader
 from builders.job_view import LIMIT, JobView, Status
 from builders.runs import COUNTING, TASKS
 from builders.volume_reader import VolumeReader
@@ -34,7 +33,6 @@ PATIENT: Final = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSec
 """A coordinator for tests in which nothing may be done twice. One that moved is found by its name
 again after seconds, and a process may wait as long for a core: whose lease has run out by then may
 do a step that somebody else does too."""
-AUDIT_LIMIT: Final = timedelta(minutes=3)
 _SMALL: Final = {"containers": [{"name": CONTAINER, "resources": helm.AS_SMALL_AS_OTHERS}]}
 """Several jobs of tests fit on a node of two cores."""
 _SOON: Final = "7."
@@ -188,19 +186,12 @@ class ClusterTraining(JobView):
 
     def _assert_promises_held(self) -> None:
         with self.volume.copied(self.folder) as folder:
-            command = (sys.executable, "-m", "disttrain", "audit", "--json", folder)
             # What is violated makes it exit with 1; its words say what that is.
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=AUDIT_LIMIT.total_seconds(),
-                check=False,
-            )
-        assert done.stdout, done.stderr
+            done = commands.disttrain("audit", "--json", folder)
+        assert done.out, done.err
         findings = [
             finding
-            for finding in json.loads(done.stdout)["findings"]
+            for finding in json.loads(done.out)["findings"]
             if not finding["promise"].startswith(_SOON)
         ]
         assert findings

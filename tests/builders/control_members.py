@@ -8,13 +8,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from builders import placements
 from builders.jobs import a_job
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
@@ -237,9 +235,7 @@ class CoordinatorProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         for channel in self._channels:
             channel.close()

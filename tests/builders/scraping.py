@@ -1,24 +1,32 @@
-"""The Prometheus metrics of a running process, as a scraper sees them."""
+"""What the HTTP server of a running process answers, and its metrics as a scraper sees them."""
 
 import urllib.error
 import urllib.request
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """Of an HTTP server."""
+
+    status: int
+    body: str
+
+
+def asked(address: str, path: str) -> Answer:
+    """What `host:port` answers."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as reply:
+            return Answer(reply.status, reply.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.read().decode())
 
 
 def scraped(address: str) -> str:
-    """The whole page that `host:port` serves."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
-        text: str = reply.read().decode()
-        return text
-
-
-def answered(address: str, path: str) -> int:
-    """The HTTP status with which `host:port` answers."""
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as reply:
-            return int(reply.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    """The whole page of metrics that `host:port` serves."""
+    answer = asked(address, "/metrics")
+    assert answer.status == 200, answer
+    return answer.body
 
 
 def total(page: str, series: str) -> float:
