@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -40,19 +40,17 @@ from builders import (
     operator_rights,
     operator_usage,
 )
-from builders.contenders import Contender
 from builders.frozen_script import FrozenScript
-from builders.jobset import JOBSET
 from builders.many_jobs import PODS
-from builders.measured_planes import BEGIN_SECONDS, prepared, told, wait
+from builders.measured_planes import BEGIN_SECONDS, PlaneMeter, prepared, told, wait
 from builders.operator_life import Plan
 from builders.operator_usage import Meter
-from builders.plane_usage import PlaneMeter
 from builders.report import Bar, print_report, say
-from builders.tfjob import TFJOB
+from builders.rivals import JOBSET, TFJOB, Rival
 from cluster import prerequisites
 from cluster.bare import ControlPlane
 
+Contender: TypeAlias = FrozenScript | Rival
 CONTENDERS: dict[str, Contender] = {each.name: each for each in (FrozenScript(), JOBSET, TFJOB)}
 RATIO_BOUNDS = {"script": 1.3, "jobset": 1.2}
 """TFJob's figures stand beside them."""

@@ -5,19 +5,21 @@ import math
 import statistics
 import time
 from collections import Counter
+from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from builders import ended_jobs, many_at_once, many_jobs
-from builders.api_server import APPLY, ApiServer
+from builders import many_at_once, many_jobs
+from builders.api_server import APPLY, METADATA, METADATA_LIST, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS, SPACE
 from builders.measured_planes import wait
 from builders.operator_usage import OperatorUsage
 from builders.report import say
-from builders.told_objects import ToldObjects
 from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
+from disttrain.job.conditions import ConditionType
 from disttrain.job.status import Phase
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.watched import CHILDREN
@@ -25,6 +27,9 @@ from disttrain_operator.policies import leases
 
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
+KEEP_SECONDS = 2
+"""For which jobs are kept that have ended."""
+LATE_SECONDS = 120
 OF_ITS_LEASE = 2 * math.ceil(QUIET_SECONDS / leases.RENEW_SECONDS)
 """Requests in so long that no job asks for: write its own Lease, and list those of others."""
 
@@ -41,6 +46,46 @@ class Plan:
     """Rounds of statuses, one every ten seconds, of the first size."""
     idle_seconds: float
     wait_seconds: float
+
+
+class Told(NamedTuple):
+    """When the last object was told of, on the machine's monotonic clock, and what it was."""
+
+    at: float
+    kind: Kind
+
+
+class ToldObjects:
+    """New objects of jobs in a namespace, as watches tell of them."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._open = asyncio.Semaphore(0)
+        self._seen = asyncio.Semaphore(0)
+        self._last = Told(0.0, Kind.DistTrainJob)
+
+    async def watch(self, api: ApiServer, kind: Kind) -> None:
+        """Take in new objects of a kind until cancelled."""
+        path = kind.value.path(self._namespace) + "?labelSelector=disttrain.dev/job-uid"
+        listed = await api.get(f"{path}&limit=1", accept=METADATA_LIST)
+        self._open.release()
+        version = listed["metadata"]["resourceVersion"]
+        async for event in api.watch(path, version, accept=METADATA):
+            if event["type"] == "ADDED":
+                self._last = Told(time.monotonic(), kind)
+                self._seen.release()
+
+    async def are_open(self, number: int) -> None:
+        """Return when so many watches are open."""
+        for _ in range(number):
+            await self._open.acquire()
+
+    async def all(self, number: int) -> Told:
+        """Return the last of so many objects."""
+        async with asyncio.timeout(60):
+            for _ in range(number):
+                await self._seen.acquire()
+        return self._last
 
 
 async def singles(api: ApiServer, nodes: FakeNodes, plan: Plan) -> dict[str, Any]:
@@ -159,9 +204,34 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
 
 
 async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
-    """Seconds for which jobs that have ended outlive their time, which passes for all at once."""
-    seconds = await ended_jobs.lateness(api, plan.single_jobs)
-    return {"ttl_late_p50_seconds": statistics.median(seconds), "ttl_late_seconds": seconds[-1]}
+    """Seconds for which jobs outlive their time, whose coordinators end at once."""
+    number = plan.single_jobs
+    listed = await api.get(f"{JOBS_PATH}?limit=1", accept=METADATA_LIST)
+    version = listed["metadata"]["resourceVersion"]
+    await many_at_once.together(
+        range(number), lambda each: api.post(JOBS_PATH, _short_lived(f"ended{each}"))
+    )
+    seconds: list[float] = []
+    async with asyncio.timeout(LATE_SECONDS), aclosing(api.watch(JOBS_PATH, version)) as events:
+        async for event in events:
+            if event["type"] == "DELETED":
+                seconds.append(time.time() - _ended_at(event["object"]) - KEEP_SECONDS)
+            if len(seconds) == number:
+                break
+    half = statistics.median(seconds)
+    return {"ttl_late_p50_seconds": half, "ttl_late_seconds": max(seconds)}
+
+
+def _short_lived(name: str) -> dict[str, Any]:
+    made = many_jobs.job(name)
+    made["spec"]["ttlSecondsAfterFinished"] = KEEP_SECONDS
+    return made
+
+
+def _ended_at(job: dict[str, Any]) -> float:
+    conditions = {each["type"]: each for each in job["status"]["conditions"]}
+    told = conditions[ConditionType.COMPLETE]["lastTransitionTime"]
+    return datetime.fromisoformat(told).timestamp()
 
 
 async def idle(own: OperatorUsage, seconds: float) -> dict[str, Any]:

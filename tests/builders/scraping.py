@@ -4,6 +4,9 @@ import urllib.error
 import urllib.request
 from typing import NamedTuple
 
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
 
 class Answer(NamedTuple):
     """Of an HTTP server."""
@@ -29,10 +32,15 @@ def scraped(address: str) -> str:
     return answer.body
 
 
+def samples(page: str, series: str) -> list[Sample]:
+    """All series with this name."""
+    families = text_string_to_metric_families(page)
+    return [sample for family in families for sample in family.samples if sample.name == series]
+
+
 def total(page: str, series: str) -> float:
     """Of all series with this name, whatever their labels."""
-    lines = [line for line in page.splitlines() if line.startswith((f"{series} ", f"{series}{{"))]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
+    return sum(sample.value for sample in samples(page, series))
 
 
 def addresses(status: dict[str, object]) -> dict[str, str]:
