@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
@@ -21,37 +21,16 @@ from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
+from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 _PATIENCE_SECONDS = 240.0
 """With a machine that has ten other things to do."""
 
-LAYOUT = ModelLayout(
-    tensors=(
-        TensorSpec(
-            name="weight",
-            aliases=(),
-            shape=(64,),
-            dtype="float32",
-            vector=placements.PARAMETERS,
-            first=0,
-        ),
-    )
-)
-
-
-class Member(Protocol):
-    """Something that is polled until the job has ended."""
-
-    ended: bool
-
-    def step(self) -> None:
-        """Do a little, without waiting."""
-        ...
+LAYOUT = placements.of_lengths({placements.PARAMETERS: 64})
 
 
 class FakeShard:
@@ -178,6 +157,15 @@ class FakeReplica:
         return orders.Done()
 
 
+def started(config: LaunchConfig) -> "subprocess.Popen[bytes]":
+    """A real process of a job, as a launcher starts one."""
+    file = config.run_folder / f"{config.process}.json"
+    file.write_bytes(launch_config.to_json(config))
+    program = (sys.executable, "-m", "disttrain.launch.process")
+    environment = os.environ | MALLOC_ENVIRONMENT
+    return subprocess.Popen([*program, str(file), str(os.getpid())], env=environment)
+
+
 class CoordinatorProcess:
     """A real coordinator with its job, and members that talk to it."""
 
@@ -205,12 +193,7 @@ class CoordinatorProcess:
         self._channels: list[Channel] = []
 
     def start(self, resume_from: Path | None = None) -> None:
-        file = self.folder / "coordinator.json"
-        config = replace(self.launch, resume_from=resume_from)
-        file.write_bytes(launch_config.to_json(config))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "disttrain.launch.process", str(file), str(os.getpid())]
-        )
+        self.process = started(replace(self.launch, resume_from=resume_from))
 
     def kill(self) -> None:
         if self.process is not None:
@@ -241,6 +224,9 @@ class CoordinatorProcess:
             channel.close()
         for transport in self._transports.values():
             transport.close()
+
+
+Member: TypeAlias = FakeShard | FakeReplica
 
 
 def play(members: Sequence[Member], until: Callable[[], bool]) -> None:

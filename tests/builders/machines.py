@@ -78,6 +78,7 @@ class Machine:
         instance: str,
         restored: messages.Restored | None = None,
         samples: int = 32,
+        place: str = "",
     ) -> messages.Reply:
         is_replica = role is Role.REPLICA
         return self.request(
@@ -85,6 +86,7 @@ class Machine:
                 role=role,
                 index=index,
                 instance=instance,
+                place=place,
                 pid=len(instance),
                 data_address=None if is_replica else "ipc:///x",
                 layout=LAYOUT if is_replica else None,
@@ -94,24 +96,8 @@ class Machine:
             )
         )
 
-    def member(self, role: Role, index: int, instance: str, **more: object) -> MemberId:
+    def member(self, role: Role, index: int | None, instance: str, **more: object) -> MemberId:
         reply = self.join(role, index, instance, **more)  # type: ignore[arg-type]
-        assert isinstance(reply, messages.Joined), reply
-        return reply.member
-
-    def joined_from(self, place: str, instance: str) -> MemberId:
-        """A replica without an index."""
-        join = messages.Join(
-            role=Role.REPLICA,
-            index=None,
-            place=place,
-            instance=instance,
-            pid=1,
-            layout=LAYOUT,
-            train_samples=32,
-            test_samples=10,
-        )
-        reply = self.request(join)
         assert isinstance(reply, messages.Joined), reply
         return reply.member
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
+from builders.shard_thread import ShardThread
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.holder.values import DTYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
@@ -52,7 +53,7 @@ def tensor(buffer: Buffer, vector: Vector) -> Tensor:
 @contextmanager
 def replica(
     kind: TransportKind,
-    shards: Sequence[ShardProcess],
+    shards: Sequence[ShardProcess] | Sequence[ShardThread],
     index: int = 0,
     incarnation: int = 1,
     directory: Callable[[], Sequence[ShardAddress]] | None = None,
@@ -64,7 +65,7 @@ def replica(
         transport=transport,
         identity=identity,
         directory=directory or (lambda: [shard.directory_entry for shard in shards]),
-        placement=shards[0].plan.placement,
+        placement=shards[0].placement,
         patience_seconds=60.0,
     )
     pushes, fetches = PushClient(config), FetchClient(config)

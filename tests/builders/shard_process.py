@@ -79,6 +79,10 @@ class ShardProcess:
     address: str
 
     @property
+    def placement(self) -> Placement:
+        return self.plan.placement
+
+    @property
     def directory_entry(self) -> ShardAddress:
         return ShardAddress(
             index=self.plan.index, incarnation=self.plan.incarnation, address=self.address

@@ -59,11 +59,11 @@ def a_config(
     )
 
 
-def an_address(kind: TransportKind, folder: Path) -> str:
+def an_address(kind: TransportKind, folder: Path, name: str = "listener") -> str:
     """Where a listener may be bound."""
     if kind is TransportKind.TCP:
         return "tcp://127.0.0.1:0"
-    return f"ipc://{folder}/listener.sock"
+    return f"ipc://{folder}/{name}.sock"
 
 
 @contextmanager
