@@ -4,7 +4,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +154,6 @@ class Chaos:
     def is_downpour(self) -> bool:
         return self.plan.kind is Kind.DOWNPOUR
 
-    @property
-    def plan_without_stop(self) -> Plan:
-        return replace(self.plan, stop_at=None)
-
     def _run(self) -> None:
         self.coordinator.start()
         self.time.start(self._launch)
@@ -224,30 +220,20 @@ class Chaos:
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
-            self._kill_replica,
-            self._pause_replica,
+            lambda: self._some("replica").kill(),
+            lambda: self._pause(self._some("replica")),
             self._kill_coordinator,
-            self._pause_coordinator,
+            lambda: self._pause(self.coordinator.life),
         ]
         if self.plan.shard_faults:
-            kinds += [self._kill_shard, self._kill_shard, self._pause_shard]
+            kinds += 2 * [lambda: self._some("shard").kill()]
+            kinds.append(lambda: self._pause(self._some("shard")))
         at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
         self.time.after(at, self.chance.choice(kinds))
 
-    def _kill_replica(self) -> None:
-        self.members[f"replica-{self.chance.randrange(self.replicas)}"].kill()
-
-    def _kill_shard(self) -> None:
-        self.members[f"shard-{self.chance.randrange(self.shards)}"].kill()
-
-    def _pause_replica(self) -> None:
-        self._pause(self.members[f"replica-{self.chance.randrange(self.replicas)}"])
-
-    def _pause_shard(self) -> None:
-        self._pause(self.members[f"shard-{self.chance.randrange(self.shards)}"])
-
-    def _pause_coordinator(self) -> None:
-        self._pause(self.coordinator.life)
+    def _some(self, role: str) -> Life:
+        number = self.shards if role == "shard" else self.replicas
+        return self.members[f"{role}-{self.chance.randrange(number)}"]
 
     def _pause(self, life: Life) -> None:
         """What is said to it meanwhile fills its queues."""
