@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from builders import api_rules
 from disttrain.cluster.errors import AlreadyThere, Conflict, NotFound
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS, Resource
@@ -85,9 +86,8 @@ class ApiInMemory:
         version = found["metadata"].get("resourceVersion")
         if (body.get("metadata") or {}).get("resourceVersion", version) != version:
             raise Conflict(f"{request.path}: another resourceVersion")
-        _merge(found, body)
-        self.objects[request.path] = found
-        return copy.deepcopy(found)
+        self.objects[request.path] = api_rules.merged(found, body)
+        return copy.deepcopy(self.objects[request.path])
 
     def _delete(self, request: Request) -> Object:
         found = self._get(request)
@@ -164,11 +164,3 @@ def code_of(api: ApiInMemory) -> Object:
     start = CONFIG_MAPS.path(api.namespace, "digits-code-")
     (found,) = (each for path, each in api.objects.items() if path.startswith(start))
     return found
-
-
-def _merge(found: Object, changes: Object) -> None:
-    for name, value in changes.items():
-        if isinstance(value, dict) and isinstance(found.get(name), dict):
-            _merge(found[name], value)
-        else:
-            found[name] = value

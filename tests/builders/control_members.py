@@ -8,14 +8,20 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
 from disttrain.checkpoint import digest, names
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
-from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
+from disttrain.coordinator.protocol.fields import (
+    NO_PROGRESS,
+    Lease,
+    Position,
+    Progress,
+    SenderPosition,
+)
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
@@ -33,6 +39,28 @@ _PATIENCE_SECONDS = 240.0
 LAYOUT = placements.of_lengths({placements.PARAMETERS: 64})
 
 
+def a_join(
+    role: Role, index: int | None, instance: str, *, samples: int | None = 32, **more: Any
+) -> messages.Join:
+    """What a shard or a replica says first."""
+    own: dict[str, Any] = {"pid": len(instance), "data_address": "ipc:///x"}
+    if role is Role.REPLICA:
+        own |= {"data_address": None, "layout": LAYOUT, "train_samples": samples}
+        own["test_samples"] = 10
+    return messages.Join(role=role, index=index, instance=instance, **own | more)
+
+
+def obeyed(order: orders.Order, progress: Progress = NO_PROGRESS) -> orders.Result:
+    """The result of an order that was carried out, as far as it depends on no member."""
+    if isinstance(order, orders.Fence):
+        index, incarnation = order.index, order.incarnation
+        sender = SenderPosition(index=index, incarnation=incarnation, position=Position())
+        return orders.Fenced(sender=sender)
+    if isinstance(order, orders.Drain):
+        return orders.Drained(progress=progress)
+    return orders.Done()
+
+
 class FakeShard:
     """Joins, obeys, and remembers nothing between its lives."""
 
@@ -40,15 +68,9 @@ class FakeShard:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
         self.fenced: list[orders.Fence] = []
+        address = f"ipc:///nowhere-{index}"
         self.joined = self.control.join(
-            messages.Join(
-                role=Role.SHARD,
-                index=index,
-                instance=uuid.uuid4().hex,
-                pid=10_000 + index,
-                data_address=f"ipc:///nowhere-{index}",
-                restored=restored,
-            ),
+            a_join(Role.SHARD, index, uuid.uuid4().hex, data_address=address, restored=restored),
             timeout=_PATIENCE_SECONDS,
         )
 
@@ -60,13 +82,7 @@ class FakeShard:
     def _result(self, order: orders.Order) -> orders.Result:
         if isinstance(order, orders.Fence):
             self.fenced.append(order)
-            sender = SenderPosition(
-                index=order.index, incarnation=order.incarnation, position=Position()
-            )
-            return orders.Fenced(sender=sender)
-        if isinstance(order, orders.Checkpoint):
-            return self._write(order)
-        return orders.Done()
+        return self._write(order) if isinstance(order, orders.Checkpoint) else obeyed(order)
 
     def _write(self, order: orders.Checkpoint) -> orders.Result:
         name = names.part_file(self.control.member.index)
@@ -96,15 +112,7 @@ class FakeReplica:
         self._last_lease = 0
         self._asking = 0
         self.joined = self.control.join(
-            messages.Join(
-                role=Role.REPLICA,
-                index=index,
-                instance=uuid.uuid4().hex,
-                pid=20_000 + index,
-                layout=LAYOUT,
-                train_samples=samples,
-                test_samples=10,
-            ),
+            a_join(Role.REPLICA, index, uuid.uuid4().hex, samples=samples),
             timeout=_PATIENCE_SECONDS,
         )
 
@@ -148,13 +156,12 @@ class FakeReplica:
             self.uploads += 1
         if isinstance(order, orders.Drain):
             self._leases, self._offset = [], 0
-            return orders.Drained(progress=self.report.progress)
         if isinstance(order, orders.Evaluate):
             self.evaluated.append(order.model_file)
             return orders.Evaluated(sums={"correct": 8.0}, samples=10, loss=0.5)
         if isinstance(order, orders.Export):
             Path(order.out).write_bytes(b"exported")
-        return orders.Done()
+        return obeyed(order, self.report.progress)
 
 
 def started(config: LaunchConfig) -> "subprocess.Popen[bytes]":

@@ -5,7 +5,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http import HTTPStatus
 from pathlib import Path
 
 import psutil
@@ -59,10 +58,7 @@ class OperatorUsage:
 
     def is_ready(self) -> bool:
         """Whether it looks after jobs."""
-        try:
-            return scraping.asked(self._address, "/readyz").status == HTTPStatus.OK
-        except OSError:
-            return False
+        return scraping.is_up(self._address, "/readyz")
 
     def _page(self) -> str:
         return scraping.scraped(self._address)

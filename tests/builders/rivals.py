@@ -8,7 +8,6 @@ controllers, and the webhooks are reached by an address, with a certificate of t
 import base64
 import json
 import shutil
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from builders import many_at_once, many_jobs, operator_rights
+from builders import many_at_once, many_jobs, operator_rights, scraping
 from builders.api_server import ApiServer
 from builders.go_programs import GoPrograms
 from builders.many_jobs import SPACE
@@ -29,7 +28,7 @@ REQUESTS_PER_SECOND: Final = LIMITS.requests_per_second
 """As many as each controller of Kubernetes may ask there; the operator has no such limit."""
 SOURCES: Final = Path(__file__).parents[1] / "benchmarks" / "contenders"
 _EXAMPLE: Final = "some-name-of-a-job"
-_READY: Final = f"http://{layout.LINK_ADDRESS}:8081/readyz"
+_READY_AT: Final = f"{layout.LINK_ADDRESS}:8081"
 _SERVED: Final = "https://127.0.0.1:9443"
 _RIGHTS: Final = {"ClusterRole", "ClusterRoleBinding"}
 _JOBSET_MODULE: Final = "sigs.k8s.io/jobset"
@@ -134,11 +133,7 @@ def _reachable(found: dict[str, Any]) -> dict[str, Any]:
 
 def _is_ready(process: Process) -> bool:
     process.check()
-    try:
-        with urllib.request.urlopen(_READY, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    return scraping.is_up(_READY_AT, "/readyz")
 
 
 def _jobset(name: str) -> dict[str, Any]:

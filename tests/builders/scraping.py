@@ -2,6 +2,7 @@
 
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,20 +16,28 @@ class Answer(NamedTuple):
     body: str
 
 
-def asked(address: str, path: str) -> Answer:
+def asked(address: str, path: str, seconds: float = 60.0) -> Answer:
     """What `host:port` answers."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as reply:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=seconds) as reply:
             return Answer(reply.status, reply.read().decode())
     except urllib.error.HTTPError as error:
         with error:
             return Answer(error.code, error.read().decode())
 
 
+def is_up(address: str, path: str) -> bool:
+    """Whether `host:port` answers that all is well."""
+    try:
+        return asked(address, path).status == HTTPStatus.OK
+    except OSError:
+        return False
+
+
 def scraped(address: str) -> str:
     """The whole page of metrics that `host:port` serves."""
     answer = asked(address, "/metrics")
-    assert answer.status == 200, answer
+    assert answer.status == HTTPStatus.OK, answer
     return answer.body
 
 

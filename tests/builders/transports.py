@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -66,14 +66,9 @@ def an_address(kind: TransportKind, folder: Path, name: str = "listener") -> str
     return f"ipc://{folder}/{name}.sock"
 
 
-@contextmanager
-def opened(config: TransportConfig) -> Iterator[Transport]:
+def opened(config: TransportConfig) -> AbstractContextManager[Transport]:
     """A transport that is closed at the end."""
-    transport = open_transport(config)
-    try:
-        yield transport
-    finally:
-        transport.close()
+    return closing(open_transport(config))
 
 
 IN_MEMORY = "in memory"
@@ -127,10 +122,10 @@ def a_medium(name: str) -> Medium:
     return Medium(TransportKind(name))
 
 
-def fill(buffer: Buffer, first: float = 0.0) -> np.ndarray:
-    """The buffer as float32 values, which are now first, first + 1, ..."""
+def fill(buffer: Buffer) -> np.ndarray:
+    """The buffer as float32 values, which are now 0, 1, 2, ..."""
     values = np.frombuffer(buffer.view, np.float32)
-    values[:] = np.arange(first, first + values.size, dtype=np.float32)
+    values[:] = np.arange(values.size, dtype=np.float32)
     return values
 
 
