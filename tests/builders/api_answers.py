@@ -31,7 +31,6 @@ class ApiInMemory:
     namespace: str = NAMESPACE
 
     def put(self, resource: Resource, found: Object) -> None:
-        """Make an object."""
         path = resource.path(self.namespace, found["metadata"]["name"])
         self.objects[path] = found
 
@@ -99,7 +98,6 @@ class ApiInMemory:
 
 
 def a_job(name: str = "digits", **status: Any) -> Object:
-    """A job's object."""
     return {
         "apiVersion": "disttrain.dev/v1alpha1",
         "kind": "DistTrainJob",
@@ -120,7 +118,6 @@ def a_job(name: str = "digits", **status: Any) -> Object:
 
 
 def a_condition(kind: str, status: str = "True", message: str = "", reason: str = "") -> Object:
-    """A condition of a job."""
     return {
         "type": kind,
         "status": status,

@@ -46,7 +46,6 @@ class WrappedTraining(ClusterTraining):
         super().meet()
 
     def told(self) -> dict[str, Any]:
-        """What the AppWrapper's status says."""
         status: dict[str, Any] = self.kubectl.get("appwrapper", self.name).get("status", {})
         return status
 

@@ -48,7 +48,6 @@ def exported(output: Path) -> dict[str, Tensor]:
 
 
 def same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether both hold exactly the same values."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 

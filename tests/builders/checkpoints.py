@@ -54,7 +54,6 @@ def a_tensor(
     first: int = 0,
     aliases: tuple[str, ...] = (),
 ) -> TensorSpec:
-    """A tensor of a model."""
     return TensorSpec(
         name=name, aliases=aliases, shape=shape, dtype=dtype, vector=vector, first=first
     )

@@ -115,16 +115,13 @@ class ClusterTraining(JobView):
 
     @property
     def volume(self) -> VolumeReader:
-        """The volume of the job's claim."""
         return VolumeReader(self.kubectl, self.claim)
 
     @property
     def folder(self) -> str:
-        """The job's folder on the volume."""
         return f"{self.name}-{self.uid}"
 
     def has_summary(self) -> bool:
-        """Whether the volume has a summary of the job."""
         return f"{self.folder}/summary.json" in self.volume.files()
 
     def progress(self) -> Status:
@@ -132,7 +129,6 @@ class ClusterTraining(JobView):
         return self._read("status.json")
 
     def samples(self) -> int:
-        """Samples that were trained."""
         return int(self.progress().get("samples", 0))
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
@@ -169,12 +165,10 @@ class ClusterTraining(JobView):
         return summary
 
     def hurry(self) -> None:
-        """Let the task hurry."""
         self.volume.wait()
         self.kubectl.run("exec", self.volume.pod, "--", "touch", HURRY)
 
     def trained(self) -> dict[str, Tensor]:
-        """The model on the volume."""
         return load(self.volume.content(f"{self.folder}/model.safetensors"))
 
     def _read(self, name: str) -> Status:

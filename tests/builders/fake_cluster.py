@@ -99,7 +99,6 @@ class World:
         return copy.deepcopy(self.objects[key])
 
     def delete(self, key: Key) -> None:
-        """Delete an object and what it owns."""
         found = self.objects.pop(key, None)
         if found is None:
             return

@@ -34,7 +34,6 @@ BASE = Settings(
 
 
 def asynchronous(warm_start_samples: int = 0, **changes: object) -> Asynchronous:
-    """Downpour with these settings."""
     settings = replace(BASE, **changes)  # type: ignore[arg-type]
     return Asynchronous(settings=settings, warm_start_samples=warm_start_samples)
 

@@ -9,7 +9,6 @@ AT_ONCE = 32
 
 
 async def until(holds: Callable[[], bool | Awaitable[bool]], limit: float) -> None:
-    """Ask until it holds."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         answer = holds()

@@ -110,6 +110,5 @@ def _writes(plane: ControlPlane) -> Counter[str]:
 
 
 def told(figures: dict[str, Any]) -> dict[str, Any]:
-    """The same figures, for who waits."""
     say(" ".join(f"{name}={value:.3g}" for name, value in figures.items()))
     return figures

@@ -50,7 +50,6 @@ class OperatorInMemory:
         return told
 
     def take(self, event: WatchEvent) -> Sight:
-        """Take in what a watch tells."""
         kind, how, body = event
         return (self.sights.gone if how == "DELETED" else self.sights.seen)(kind, body)
 

@@ -112,7 +112,6 @@ async def singles(api: ApiServer, nodes: FakeNodes, plan: Plan) -> dict[str, Any
 
 
 async def submit(api: ApiServer, name: str) -> None:
-    """Create a job."""
     await api.post(JOBS_PATH, many_jobs.job(name))
 
 
@@ -261,8 +260,6 @@ async def all_jobs(api: ApiServer, own: OperatorUsage, plan: Plan, phase: Phase,
 
 
 async def no_jobs(api: ApiServer, plan: Plan) -> None:
-    """Wait until there are none."""
-
     async def are_gone() -> bool:
         return not (await api.get(f"{JOBS_PATH}?limit=1"))["items"]
 

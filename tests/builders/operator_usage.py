@@ -57,7 +57,6 @@ class OperatorUsage:
         return found
 
     def is_ready(self) -> bool:
-        """Whether it looks after jobs."""
         return scraping.is_up(self._address, "/readyz")
 
     def _page(self) -> str:

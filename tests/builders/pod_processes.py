@@ -126,7 +126,6 @@ class PodJob(Watched):
         return self.processes[name].wait(timeout)
 
     def is_running(self, name: str) -> bool:
-        """Whether the process has not ended."""
         return self.processes[name].poll() is None
 
     def termination_log(self, name: str) -> Path:
@@ -143,7 +142,6 @@ class PodJob(Watched):
         return self.folder / f"{name}.stderr"
 
     def log(self, name: str) -> str:
-        """The content of that file."""
         file = self.log_file(name)
         return file.read_text() if file.exists() else ""
 

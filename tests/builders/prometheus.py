@@ -33,7 +33,6 @@ class Prometheus:
         self._address = address
 
     def is_ready(self) -> bool:
-        """Whether it answers queries."""
         return scraping.is_up(self._address, "/-/ready")
 
     def series(self, query: str, start: float, end: float) -> list[Json]:
@@ -56,7 +55,6 @@ class Prometheus:
         return found
 
     def rules(self) -> list[Json]:
-        """The rules that it evaluates."""
         groups = self._ask("rules")["groups"]
         return [rule for group in groups for rule in group["rules"]]
 

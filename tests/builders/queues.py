@@ -53,7 +53,6 @@ class Queue:
         )
 
     def resize(self, pods: int) -> None:
-        """Give it room for so many pods."""
         self._change(self._quota(pods))
 
     def stop(self) -> None:

@@ -30,7 +30,6 @@ class Replica:
     identity: Identity
 
     def buffer(self, values: Tensor) -> Buffer:
-        """A buffer with these values."""
         buffer = self.memory.allocate("values", values.numel() * values.element_size())
         if values.numel():
             torch.frombuffer(buffer.view, dtype=values.dtype).copy_(values.flatten())

@@ -39,8 +39,6 @@ _CALLS: Final = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """One of them."""
-
     name: str
     """Of its program, too."""
     path: str

@@ -55,7 +55,6 @@ class Watched:
         return self._json("status.json")
 
     def summary(self) -> dict[str, Any]:
-        """What summary.json says."""
         return self._json("summary.json")
 
     def wait_until(
@@ -167,11 +166,9 @@ class RunningJob(Watched):
         return self._json(f"launch/{name}.json")
 
     def printed(self) -> str:
-        """What the command has printed."""
         return self._printed.read_text()
 
     def log(self, name: str) -> str:
-        """The log of a process."""
         path = self.output / "logs" / f"{name}.log"
         return path.read_text() if path.exists() else ""
 

@@ -42,7 +42,6 @@ def scraped(address: str) -> str:
 
 
 def samples(page: str, series: str) -> list[Sample]:
-    """All series with this name."""
     families = text_string_to_metric_families(page)
     return [sample for family in families for sample in family.samples if sample.name == series]
 

@@ -35,7 +35,6 @@ class StandingServer:
     """Requests that would change something of a job: there should be none."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer any request."""
         if request.method != "GET":
             # A Lease is the operator's own hold on the cluster.
             if f"/{Kind.Lease.value.plural}" not in request.path:

@@ -17,7 +17,6 @@ def a_peer(uid: str, curve: CurveKeys | None) -> AbstractContextManager[Transpor
 
 
 def a_message(verb: Verb, role: Role, payload: bytes) -> tuple[Header, bytes]:
-    """A message in the name of a role."""
     return EMPTY._replace(verb=verb, role=role, sequence=1, count=len(payload)), payload
 
 

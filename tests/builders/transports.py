@@ -164,7 +164,6 @@ def until(condition: Callable[[], bool], listener: Listener) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory that this process occupies."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -192,7 +191,6 @@ class Peer:
 
     @property
     def process(self) -> int:
-        """Its number."""
         return self._process.pid
 
     def line(self) -> str:

@@ -46,8 +46,6 @@ class Takeover:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What kind of run."""
-
     seed: int
     kind: Kind = Kind.DOWNPOUR
     shard_faults: bool = True
@@ -67,8 +65,6 @@ class Plan:
 
 
 class Chaos:
-    """One run."""
-
     def __init__(self, plan: Plan, before: "Chaos | None" = None) -> None:
         """`before`: a run that was stopped, whose job goes on in the same folder."""
         self.plan = plan
