@@ -1,15 +1,13 @@
-"""Transports, headers and peers in other processes for tests."""
+"""Transports and headers for tests."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +22,6 @@ from disttrain.transport.virtual_time import VirtualTime
 
 PATIENCE = 10.0
 """Seconds after which a test gives up waiting; nothing waits this long when all is well."""
-_TESTS = Path(__file__).parents[1]
 
 
 def a_header(verb: Verb, **fields: Any) -> Header:
@@ -166,39 +163,3 @@ def until(condition: Callable[[], bool], listener: Listener) -> None:
 def resident_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-class Peer:
-    """`transport_peer.py` in a process of its own; killed at the end."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "builders.transport_peer", *arguments],
-            cwd=_TESTS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    @property
-    def process(self) -> int:
-        return self._process.pid
-
-    def line(self) -> str:
-        """The next line that it says."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        """kill -9, and waits until it is gone."""
-        self._process.kill()
-        self._process.wait(PATIENCE)
