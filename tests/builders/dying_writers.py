@@ -1,23 +1,20 @@
-"""Writers of checkpoints that die; a program, so that it may fork and kill.
+"""Writers of checkpoints that die.
 
-`dying_writers.py FOLDER KIND`: commits checkpoint 1, then begins checkpoint 2 again and again, each
-time in a child that is killed one step later: before and after each system call that changes the
-disk, or each request to an object store. Prints one line of JSON per child: what is found
-afterwards, all of it hashed.
+One commits checkpoint 1, then begins checkpoint 2 again and again, each time in a child that is
+killed one step later: before and after each system call that changes the disk, or each request to
+an object store.
 """
 
 import itertools
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from builders import batch_shards, object_stores
+from builders import batch_shards, object_stores, warm_command
 from builders.checkpoints import a_checkpoint, a_layout, stage
 from disttrain.checkpoint import objects, stores
 from disttrain.checkpoint.stores import Store
@@ -95,31 +92,32 @@ KINDS = {"plain": Plain, "history": History, "objects": InObjects}
 
 
 def deaths(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Run the program; what is found after each death."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, __file__, str(folder), kind],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, timeout=150, check=True,
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """What is found after each death, in a process that may fork and kill."""
+    context = warm_command.context()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_kill_all, args=(theirs, KINDS[kind](folder)))
+    process.start()
+    theirs.close()
+    found: list[dict[str, Any]] = ours.recv()
+    process.join()
+    return found
 
 
-def main(writer: Plain) -> None:
+def _kill_all(told: Connection, writer: Plain) -> None:
     """Kill one child after another until one survives."""
+    found: list[dict[str, Any]] = []
     writer.first()
-    for step in itertools.count():
+    while not found or found[-1]["status"]:
         child = os.fork()
         if child == 0:
-            _write_until(step, writer)
+            _write_until(len(found), writer)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         latest = _newest(writer.store())
-        found = {"latest": latest, "complete": writer.store().numbers()}
-        sys.stdout.write(json.dumps({"status": status, **found}) + "\n")
-        if status == 0:
-            return
-        writer.start_over(latest)
+        found.append({"status": status, "latest": latest, "complete": [*writer.store().numbers()]})
+        if status:
+            writer.start_over(latest)
+    told.send(found)
 
 
 def _newest(store: Store) -> int:
@@ -152,7 +150,3 @@ def _watched(call: Callable[..., Any], dying: Callable[[], None]) -> Callable[..
         return result
 
     return watched
-
-
-if __name__ == "__main__":
-    main(KINDS[sys.argv[2]](Path(sys.argv[1])))

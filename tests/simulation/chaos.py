@@ -206,13 +206,12 @@ class Chaos:
         return f"{COORDINATOR}-{life}"
 
     def _job(self) -> DistTrainJob:
-        size = jobs.Size(replicas=self.replicas, shards=self.shards)
+        more = [*jobs.of_size(self.replicas, self.shards), *self.plan.more]
         if not self.is_downpour:
-            return jobs.of_a_method(self.plan.kind, size, *self.plan.more)
-        more = [*self.plan.more]
+            return jobs.of_a_method(self.plan.kind, *more)
         if self.chance.random() < 0.3:
             more.append("spec.strategy.downpour.warmStart.samples=12")
-        return jobs.of_downpour(size, *more, target=self.plan.target)
+        return jobs.of_downpour(*more, target=self.plan.target)
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
