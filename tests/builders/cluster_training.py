@@ -152,7 +152,8 @@ class ClusterTraining(JobView):
     def end(self) -> Status:
         """Let the task hurry, and wait for the end, which is good; the summary."""
         self.hurry()
-        self.wait_until(self._has_ended, "the job ends")
+        ends = {"Complete", "Failed"}
+        self.wait_until(lambda: self.status().get("phase") in ends, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
         summary: Status = {}
@@ -174,9 +175,6 @@ class ClusterTraining(JobView):
     def _read(self, name: str) -> Status:
         found: Status = json.loads(self.volume.content(f"{self.folder}/{name}") or "{}")
         return found
-
-    def _has_ended(self) -> bool:
-        return self.status().get("phase") in {"Complete", "Failed"}
 
     def _assert_promises_held(self) -> None:
         with self.volume.copied(self.folder) as folder:

@@ -18,12 +18,13 @@ PODS = 5
 """Of each job: 2 shards, 2 replicas, a coordinator."""
 
 
-def job(name: str, replicas: int = 2) -> dict[str, Any]:
+def job(name: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
     """A job of five pods, or of three and other replicas."""
     spec = a_spec(
         checkpoint={"volume": {"claimName": CLAIM}},
         parameterServer={"shards": 2},
         replicas={"count": replicas},
+        **more,
     )
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
     return {**header, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}

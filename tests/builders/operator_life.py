@@ -207,9 +207,11 @@ async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
     number = plan.single_jobs
     listed = await api.get(f"{JOBS_PATH}?limit=1", accept=METADATA_LIST)
     version = listed["metadata"]["resourceVersion"]
-    await many_at_once.together(
-        range(number), lambda each: api.post(JOBS_PATH, _short_lived(f"ended{each}"))
-    )
+    jobs = [
+        many_jobs.job(f"ended{each}", ttlSecondsAfterFinished=KEEP_SECONDS)
+        for each in range(number)
+    ]
+    await many_at_once.together(jobs, partial(api.post, JOBS_PATH))
     seconds: list[float] = []
     async with asyncio.timeout(LATE_SECONDS), aclosing(api.watch(JOBS_PATH, version)) as events:
         async for event in events:
@@ -219,12 +221,6 @@ async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
                 break
     half = statistics.median(seconds)
     return {"ttl_late_p50_seconds": half, "ttl_late_seconds": max(seconds)}
-
-
-def _short_lived(name: str) -> dict[str, Any]:
-    made = many_jobs.job(name)
-    made["spec"]["ttlSecondsAfterFinished"] = KEEP_SECONDS
-    return made
 
 
 def _ended_at(job: dict[str, Any]) -> float:

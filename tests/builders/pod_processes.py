@@ -45,7 +45,10 @@ class PodJob(Watched):
             shutil.copy(task, folder)
         for name, content in (keys or {}).items():
             (folder / name).write_bytes(content)
-        self._write_manifest(assignments or {})
+        manifest = yaml.safe_load(COUNTING)
+        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        text = json.dumps(_changed(manifest, assignments or {}))
+        (folder / pod_layout.LAUNCH_KEY).write_text(text)
 
     def start(self, *names: str) -> None:
         """Start processes; again one of the same name gets the same environment."""
@@ -166,12 +169,6 @@ class PodJob(Watched):
         if error is not None:
             for name in self.processes:
                 sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")
-
-    def _write_manifest(self, assignments: Mapping[str, Any]) -> None:
-        manifest = yaml.safe_load(COUNTING)
-        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
-        text = json.dumps(_changed(manifest, assignments))
-        (self.folder / pod_layout.LAUNCH_KEY).write_text(text)
 
 
 def _changed(manifest: dict[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:

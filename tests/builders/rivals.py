@@ -191,10 +191,6 @@ def _tfjob(name: str) -> dict[str, Any]:
     return {**header, "metadata": metadata, "spec": {"tfReplicaSpecs": specs}}
 
 
-def _tfjob_arguments(certificate: Path) -> list[str]:
-    return [f"--requests-per-second={REQUESTS_PER_SECOND}", f"--cert-dir={certificate}"]
-
-
 # Of Kubeflow's training operator; the program is of our own: theirs has no flag for its limit.
 TFJOB: Final = Rival(
     name="tfjob",
@@ -203,6 +199,9 @@ TFJOB: Final = Rival(
     programs=GoPrograms(SOURCES / "tfjob", {"tfjob": "."}),
     module="github.com/kubeflow/training-operator",
     manifests="manifests/overlays/standalone",
-    arguments=_tfjob_arguments,
+    arguments=lambda certificate: [
+        f"--requests-per-second={REQUESTS_PER_SECOND}",
+        f"--cert-dir={certificate}",
+    ],
     job=_tfjob,
 )

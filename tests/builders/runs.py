@@ -122,7 +122,9 @@ class RunningJob(Watched):
         self._process.kill()
         self._process.wait()
         if error is not None:
-            self._tell()
+            sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
+            for log in sorted((self.output / "logs").glob("*.log")):
+                sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
 
     def resume(self) -> None:
         """Continue the run after its launcher has ended."""
@@ -185,11 +187,6 @@ class RunningJob(Watched):
         while not (self.output / "job.yaml").exists() and self._process.poll() is None:
             assert time.monotonic() < end, "disttrain run did not begin"
             time.sleep(0.01)
-
-    def _tell(self) -> None:
-        sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
-        for log in sorted((self.output / "logs").glob("*.log")):
-            sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
 
 
 def set_shards(output: Path, shards: int) -> None:
