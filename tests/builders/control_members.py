@@ -6,12 +6,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
+from builders.transports import a_config, opened
 from disttrain.checkpoint import digest, names
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
@@ -27,8 +29,7 @@ from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.transport.config import TransportConfig, TransportKind
-from disttrain.transport.factory import open_transport
+from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
@@ -190,14 +191,14 @@ class CoordinatorProcess:
             transport=TransportKind.TCP,
             threads=1,
         )
+        self._open = ExitStack()
         self._transports = {
-            role: open_transport(
-                TransportConfig(kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role)
+            role: self._open.enter_context(
+                opened(a_config(TransportKind.TCP, job_uid=self.launch.job_uid, role=role))
             )
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }
         self.process: subprocess.Popen[bytes] | None = None
-        self._channels: list[Channel] = []
 
     def start(self, resume_from: Path | None = None) -> None:
         self.process = started(replace(self.launch, resume_from=resume_from))
@@ -209,8 +210,7 @@ class CoordinatorProcess:
 
     def channel(self, role: Role) -> Channel:
         channel = self._transports[role].connect(self.launch.coordinator_address)
-        self._channels.append(channel)
-        return channel
+        return self._open.enter_context(closing(channel))
 
     def shard(self, index: int, restored: messages.Restored | None = None) -> FakeShard:
         return FakeShard(self.channel(Role.SHARD), index, restored)
@@ -227,10 +227,7 @@ class CoordinatorProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        for channel in self._channels:
-            channel.close()
-        for transport in self._transports.values():
-            transport.close()
+        self._open.close()
 
 
 Member: TypeAlias = FakeShard | FakeReplica

@@ -1,7 +1,7 @@
 """A replica's side of the parameter server, for tests: flat buffers and both clients."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -67,11 +67,10 @@ def replica(
         placement=shards[0].placement,
         patience_seconds=60.0,
     )
-    pushes, fetches = PushClient(config), FetchClient(config)
-    try:
+    with (
+        closing(memory),
+        closing(transport),
+        closing(FetchClient(config)) as fetches,
+        closing(PushClient(config)) as pushes,
+    ):
         yield Replica(transport, memory, pushes, fetches, identity)
-    finally:
-        pushes.close()
-        fetches.close()
-        transport.close()
-        memory.close()

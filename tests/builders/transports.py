@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -79,17 +79,12 @@ class Medium:
     network: Network | None = None
     """In memory: by what they are joined."""
 
-    @contextmanager
-    def opened(self, **settings: Any) -> Iterator[Transport]:
+    def opened(self, **settings: Any) -> AbstractContextManager[Transport]:
         """A transport that is closed at the end; `settings` as of `a_config`."""
         config = a_config(self.kind, **settings)
         if self.network is None:
-            with opened(config) as transport:
-                yield transport
-        else:
-            made = InMemoryTransport(self.network, config)
-            yield made
-            made.close()
+            return opened(config)
+        return closing(InMemoryTransport(self.network, config))
 
     def address(self, folder: Path) -> str:
         return an_address(self.kind, folder)
