@@ -32,7 +32,6 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
-from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 _PATIENCE_SECONDS = 240.0
 """With a machine that has ten other things to do."""
@@ -69,11 +68,9 @@ class FakeShard:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
         self.fenced: list[orders.Fence] = []
-        address = f"ipc:///nowhere-{index}"
-        self.joined = self.control.join(
-            a_join(Role.SHARD, index, uuid.uuid4().hex, data_address=address, restored=restored),
-            timeout=_PATIENCE_SECONDS,
-        )
+        who = {"pid": 10_000 + index, "data_address": f"ipc:///nowhere-{index}"}
+        join = a_join(Role.SHARD, index, uuid.uuid4().hex, restored=restored, **who)
+        self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:
         for order in self.control.poll(ShardReport).orders:
@@ -112,10 +109,9 @@ class FakeReplica:
         self._offset = 0
         self._last_lease = 0
         self._asking = 0
-        self.joined = self.control.join(
-            a_join(Role.REPLICA, index, uuid.uuid4().hex, samples=samples),
-            timeout=_PATIENCE_SECONDS,
-        )
+        pid = 20_000 + index
+        join = a_join(Role.REPLICA, index, uuid.uuid4().hex, samples=samples, pid=pid)
+        self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:
         received = self.control.poll(lambda: self.report)
@@ -165,13 +161,12 @@ class FakeReplica:
         return obeyed(order, self.report.progress)
 
 
-def started(config: LaunchConfig) -> "subprocess.Popen[bytes]":
+def started(config: LaunchConfig, **variables: str) -> "subprocess.Popen[bytes]":
     """A real process of a job, as a launcher starts one."""
     file = config.run_folder / f"{config.process}.json"
     file.write_bytes(launch_config.to_json(config))
     program = (sys.executable, "-m", "disttrain.launch.process")
-    environment = os.environ | MALLOC_ENVIRONMENT
-    return subprocess.Popen([*program, str(file), str(os.getpid())], env=environment)
+    return subprocess.Popen([*program, str(file), str(os.getpid())], env=os.environ | variables)
 
 
 class CoordinatorProcess:

@@ -95,7 +95,8 @@ def deaths(folder: Path, kind: str) -> list[dict[str, Any]]:
     """What is found after each death, in a process that may fork and kill."""
     context = warm_command.context()
     ours, theirs = context.Pipe()
-    process = context.Process(target=_kill_all, args=(theirs, KINDS[kind](folder)))
+    writer = KINDS[kind](folder)
+    process = context.Process(target=_kill_all, args=(theirs, writer), daemon=True)
     process.start()
     theirs.close()
     found: list[dict[str, Any]] = ours.recv()

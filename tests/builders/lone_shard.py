@@ -24,6 +24,7 @@ from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Transport
+from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB_UID = "lone-shard"
 START_SECONDS = 60.0
@@ -52,7 +53,7 @@ class LoneShard:
     def __enter__(self) -> Self:
         for name in ("logs", "ledger"):
             (self._folder / name).mkdir(exist_ok=True)
-        self._process = control_members.started(self._config())
+        self._process = control_members.started(self._config(), **MALLOC_ENVIRONMENT)
         self._thread.start()
         if not self._joined.wait(START_SECONDS):
             self._process.kill()
