@@ -25,7 +25,7 @@ from torch.nn import functional
 from builders import downpour_shards
 from builders.downpours import a_downpour
 from builders.networks import a_network
-from builders.replicas import replica
+from builders.replicas import Replica, replica
 from builders.shard_thread import ShardThread
 from builders.transports import PATIENCE
 from disttrain.job.optimizer import Optimizer
@@ -165,51 +165,60 @@ def way() -> Iterator[Way]:
     threading.setprofile(None)
 
 
-def test_a_push_passes_few_files_and_three_types(
-    kind: TransportKind, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = a_network()
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return a_network()
+
+
+@pytest.fixture
+def one(kind: TransportKind, tmp_path: Path, model: torch.nn.Module, way: Way) -> Iterator[Replica]:
     with (
         ShardThread(kind, tmp_path, partial(a_shard, tmp_path, model)) as shard,
-        replica(kind, [shard]) as one,
+        replica(kind, [shard]) as made,
     ):
-        flat = FlatModel(model, one.memory, torch.device("cpu"), outgoing_buffers=2)
-        sides = Sides(push=one.pushes, fetch=one.fetches)
-        connection = Connection(flat, sides, Halt(), Ledger(tmp_path / "replica-0.i1.bin"))
-        connection.upload([0])
-        downpour = Downpour(connection, a_downpour(fetch_every=4))
-        downpour.begin(connection.first_fetch(lambda: None))
+        yield made
 
-        def loss(batch: Any, context: LossContext) -> BatchLoss:
-            del context
-            return BatchLoss(functional.cross_entropy(model(batch[0]), batch[1]))
 
-        loop = TrainingLoop(downpour, loss, Batches(), LostLeases(frozenset), 0)
-        loop.train_until(steps(3))
-        connection.pushes.wait_answered()
+def test_a_push_passes_few_files_and_three_types(
+    one: Replica, model: torch.nn.Module, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = FlatModel(model, one.memory, torch.device("cpu"), outgoing_buffers=2)
+    sides = Sides(push=one.pushes, fetch=one.fetches)
+    connection = Connection(flat, sides, Halt(), Ledger(tmp_path / "replica-0.i1.bin"))
+    connection.upload([0])
+    downpour = Downpour(connection, a_downpour(fetch_every=4))
+    downpour.begin(connection.first_fetch(lambda: None))
 
-        submit, accrue, apply = PushThread.submit, Downpour.accrue, AdagradRule.apply
+    def loss(batch: Any, context: LossContext) -> BatchLoss:
+        del context
+        return BatchLoss(functional.cross_entropy(model(batch[0]), batch[1]))
 
-        def accrue_and_note(*arguments: Any) -> Any:
-            way.begin()
-            way.profile(sys._getframe(1), "call", None)  # The loop itself, in which backward ended.
-            return accrue(*arguments)
+    loop = TrainingLoop(downpour, loss, Batches(), LostLeases(frozenset), 0)
+    loop.train_until(steps(3))
+    connection.pushes.wait_answered()
 
-        def submit_and_note(*arguments: Any) -> None:
-            submit(*arguments)
-            way.handed_over()
+    submit, accrue, apply = PushThread.submit, Downpour.accrue, AdagradRule.apply
 
-        def apply_and_note(*arguments: Any) -> None:
-            apply(*arguments)
-            way.arrive()
+    def accrue_and_note(*arguments: Any) -> Any:
+        way.begin()
+        way.profile(sys._getframe(1), "call", None)  # The loop itself, in which backward ended.
+        return accrue(*arguments)
 
-        monkeypatch.setattr(Downpour, "accrue", accrue_and_note)
-        monkeypatch.setattr(PushThread, "submit", submit_and_note)
-        monkeypatch.setattr(AdagradRule, "apply", apply_and_note)
-        loop.train_until(steps(1))
-        assert way.arrived.wait(PATIENCE)
+    def submit_and_note(*arguments: Any) -> None:
+        submit(*arguments)
+        way.handed_over()
 
-        connection.close()
+    def apply_and_note(*arguments: Any) -> None:
+        apply(*arguments)
+        way.arrive()
+
+    monkeypatch.setattr(Downpour, "accrue", accrue_and_note)
+    monkeypatch.setattr(PushThread, "submit", submit_and_note)
+    monkeypatch.setattr(AdagradRule, "apply", apply_and_note)
+    loop.train_until(steps(1))
+    assert way.arrived.wait(PATIENCE)
+
+    connection.close()
     assert len(way.files) <= MOST_FILES, "\n".join(sorted(way.files))
     assert way.types <= TYPES
     assert "Push" in way.types
