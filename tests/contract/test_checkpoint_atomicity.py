@@ -1,14 +1,11 @@
 """A checkpoint is there whole or not at all, whatever happens to its writer."""
 
 import resource
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from builders import dying_writers
+from builders import dying_writers, small_disk
 from builders.checkpoints import a_checkpoint, a_layout, stage
 from disttrain.checkpoint import export, stores
 from disttrain.checkpoint.errors import NotWritten
@@ -45,7 +42,7 @@ def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk", 7 * MEBIBYTE) as folder:
+    with small_disk.mounted(tmp_path / "disk", 7 * MEBIBYTE) as folder:
         kept = stores.in_folder(folder / "checkpoints")
         whole = a_checkpoint(folder / "checkpoints", layout=BIG, number=1)
         said = r"part-0000.*No space left on device; make room for its [0-9,]{9} bytes or"
@@ -65,7 +62,7 @@ def _write_again_when_there_is_room(kept: Store) -> None:
 
 def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     whole = a_checkpoint(tmp_path / "store", layout=BIG)
-    with _small_disk(tmp_path / "disk", MEBIBYTE) as folder:
+    with small_disk.mounted(tmp_path / "disk", MEBIBYTE) as folder:
         with pytest.raises(NotWritten, match="No space left on device"):
             export.export(whole.path, folder / "model.safetensors")
         assert list(folder.iterdir()) == []
@@ -82,18 +79,3 @@ def test_a_limit_on_the_size_of_files_is_reported(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert stores.verify(whole.path) == kept.latest()
-
-
-@contextmanager
-def _small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of this size; skips the test where this user may not mount one."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=20)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the right to mount a tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=20)
