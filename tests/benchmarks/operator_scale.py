@@ -51,7 +51,8 @@ from cluster import prerequisites
 from cluster.bare import ControlPlane
 
 Contender: TypeAlias = FrozenScript | Rival
-CONTENDERS: dict[str, Contender] = {each.name: each for each in (FrozenScript(), JOBSET, TFJOB)}
+_ALL: tuple[Contender, ...] = (FrozenScript(), JOBSET, TFJOB)
+CONTENDERS = {each.name: each for each in _ALL}
 RATIO_BOUNDS = {"script": 1.3, "jobset": 1.2}
 """TFJob's figures stand beside them."""
 FULL = Plan(

@@ -68,8 +68,8 @@ class FakeShard:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
         self.fenced: list[orders.Fence] = []
-        who = {"pid": 10_000 + index, "data_address": f"ipc:///nowhere-{index}"}
-        join = a_join(Role.SHARD, index, uuid.uuid4().hex, restored=restored, **who)
+        more: dict[str, Any] = {"data_address": f"ipc:///nowhere-{index}", "restored": restored}
+        join = a_join(Role.SHARD, index, uuid.uuid4().hex, pid=10_000 + index, **more)
         self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:

@@ -71,7 +71,7 @@ class WarmCommand:
 
 @functools.cache
 def context() -> ForkServerContext:
-    """Of processes that have imported what tests import, and the memory of a launcher's."""
+    """Forks what has imported PyTorch and the product, with the memory of a launcher's processes."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(_PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
