@@ -71,7 +71,7 @@ class WarmCommand:
 
 @functools.cache
 def context() -> ForkServerContext:
-    """Forks what has imported PyTorch and the product, with the memory of a launcher's processes."""
+    """Forks a process that has imported PyTorch, with the memory of a launcher's processes."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(_PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
