@@ -220,9 +220,8 @@ def commit_cuts(
     placement, vector = values.share.placement, values.trained
     weight = a_tensor("weight", (placement.elements(vector),), vector=vector)
     layout = ModelLayout(tensors=(weight,))
-    return store.commit(
-        a_manifest(entries, layout=layout, placement=placement, number=number, rule=rule)
-    )
+    whole = a_manifest(entries, layout=layout, placement=placement, number=number, rule=rule)
+    return store.commit(replace(whole, job=JobIdentity(uid="job", name="job")))
 
 
 def a_placement(layout: ModelLayout, holders: int) -> Placement:
