@@ -56,12 +56,12 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def holders(name: str) -> list[str]:
-    """Of this process and its children those that have the segment open or mapped.
+    """Of this process and those below it those that have the segment open or mapped.
 
     Tests of other workers give the same names.
     """
     own = psutil.Process()
-    ours = [str(process.pid) for process in (own, *own.children())]
+    ours = [str(process.pid) for process in (own, *own.children(recursive=True))]
     return [process for process in ours if re.search(rf"{name}\b", everything_held_by(process))]
 
 
