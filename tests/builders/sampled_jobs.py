@@ -103,6 +103,8 @@ class BatchJob:
     replicas: int = 1
     seed: int = 0
     start: Vector | float = 0.0
+    cuts: Sequence[slice] = ()
+    """Each shard's part of the parameters; nearly equal ones unless they are given."""
     points: list[Vector] = field(default_factory=list)
     """That were accepted, with the first one."""
     evaluated: list[tuple[int, ...]] = field(default_factory=list)
@@ -113,7 +115,7 @@ class BatchJob:
         """Until the method ends, or `is_over` before an order."""
         self.course = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
         first = np.full(self.problem.dimensions, self.start)
-        parts = list(_parts(first, self.shards))
+        parts = list(_parts(first, self.cuts or _equal(len(first), self.shards)))
         chance = random.Random(self.seed)
         while self.course.stage is not Stage.DONE and not is_over(self.course):
             order = self.course.order
@@ -163,12 +165,18 @@ class BatchJob:
         self.driver.staged(self.course, attempt.worker, result)
 
 
-def _parts(first: Vector, shards: int) -> Iterator[tuple[slice, BatchShard]]:
-    for part in np.array_split(np.arange(len(first)), shards):
-        layout = Layout(elements=len(part), chunk_elements=len(part), element_type=np.float64)
+def _equal(dimensions: int, shards: int) -> list[slice]:
+    parts = np.array_split(np.arange(dimensions), shards)
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
+def _parts(first: Vector, cuts: Sequence[slice]) -> Iterator[tuple[slice, BatchShard]]:
+    for cut in cuts:
+        size = cut.stop - cut.start
+        layout = Layout(elements=size, chunk_elements=size, element_type=np.float64)
         shard = BatchShard(layout, 1 << 24)
-        shard.vectors.make(PARAMETERS)[:] = first[part]
-        yield slice(int(part[0]), int(part[-1]) + 1), shard
+        shard.vectors.make(PARAMETERS)[:] = first[cut]
+        yield cut, shard
 
 
 def _whole(parts: list[tuple[slice, BatchShard]], name: str) -> Vector:

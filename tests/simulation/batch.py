@@ -6,10 +6,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from builders import placements
 from builders.sampled_jobs import BatchJob
 from disttrain.coordinator.journal import batch_rules
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Driver
+from disttrain.state.placement import place
 
 Point: TypeAlias = NDArray[np.float64]
 
@@ -54,6 +56,10 @@ def of_job(rules: Sandblaster, seed: int, shards: int, start: bytes) -> BatchJob
 
 def serial(driver: Driver, shards: int = 2, start: Point = START) -> BatchJob:
     """What the method of a driver gives when only one thing happens at a time."""
-    job = BatchJob(_Groups(), driver, shards, start=start)
+    vector = placements.PARAMETERS_FLOAT64
+    placed = place(placements.of_lengths({vector: DIMENSIONS}), shards)
+    held = [placed.ranges(shard)[vector] for shard in range(shards)]
+    cuts = [slice(part.first, part.end) for part in held]
+    job = BatchJob(_Groups(), driver, shards, start=start, cuts=cuts)
     job.run()
     return job
