@@ -157,7 +157,7 @@ def plain_evaluations(work: Workload, seed: int, *, scheduled: bool) -> Evaluati
         "target": 1.1,
         "scheduled": scheduled,
     }
-    command = [sys.executable, str(TESTS / "builders" / "plain_training.py")]
+    command = [sys.executable, str(TESTS / "oracles" / "plain_training.py")]
     command += [str(TESTS / "tasks"), f"defaults:{work.task}", json.dumps(options)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)["evaluations"]

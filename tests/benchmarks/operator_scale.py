@@ -26,9 +26,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -36,24 +35,22 @@ from builders import (
     many_at_once,
     many_jobs,
     measured_planes,
-    operator_life,
     operator_rights,
     operator_usage,
 )
-from builders.contenders import Contender
 from builders.frozen_script import FrozenScript
-from builders.jobset import JOBSET
 from builders.many_jobs import PODS
-from builders.measured_planes import BEGIN_SECONDS, prepared, told, wait
-from builders.operator_life import Plan
+from builders.measured_planes import BEGIN_SECONDS, PlaneMeter, prepared, told, wait
+from builders.operator_life import OperatorLife, Plan
 from builders.operator_usage import Meter
-from builders.plane_usage import PlaneMeter
 from builders.report import Bar, print_report, say
-from builders.tfjob import TFJOB
+from builders.rivals import JOBSET, TFJOB, Rival
 from cluster import prerequisites
 from cluster.bare import ControlPlane
 
-CONTENDERS: dict[str, Contender] = {each.name: each for each in (FrozenScript(), JOBSET, TFJOB)}
+Contender: TypeAlias = FrozenScript | Rival
+_ALL: tuple[Contender, ...] = (FrozenScript(), JOBSET, TFJOB)
+CONTENDERS = {each.name: each for each in _ALL}
 RATIO_BOUNDS = {"script": 1.3, "jobset": 1.2}
 """TFJob's figures stand beside them."""
 FULL = Plan(
@@ -166,28 +163,28 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
     async with prepared(plane) as (api, nodes):
         with operator_usage.measured(operator_rights.grant(plane.kubectl)) as own:
             await many_at_once.until(own.is_ready, BEGIN_SECONDS)
-            submit = partial(operator_life.submit, api)
-            await measured_planes.warm_up(api, nodes, submit, many_jobs.JOBS_PATH)
+            life = OperatorLife(api, nodes, own, plan, size)
+            await measured_planes.warm_up(api, nodes, life.submit, many_jobs.JOBS_PATH)
             found: dict[str, Any] = {}
             if first:
-                found |= told(await operator_life.singles(api, nodes, plan))
+                found |= told(await life.singles())
                 if plan.large_replicas:
-                    found |= told(await operator_life.large(api, nodes, own, plan))
+                    found |= told(await life.large())
             meter, of_plane = Meter(own), PlaneMeter(plane)
-            found |= told(await operator_life.begin(api, nodes, own, plan, size))
+            found |= told(await life.begin())
             found["running_control_plane_cpu_seconds"] = told(of_plane.cpu_seconds())
             found["running_writes"] = of_plane.writes()
             found |= {f"running_{name}": value for name, value in told(meter.per_job(size)).items()}
             if first:
-                found |= told(await operator_life.statuses(api, own, plan, size))
+                found |= told(await life.statuses())
                 meter.leave_out(found["status_cpu_seconds"])
-            found |= told(await operator_life.finish(api, nodes, own, plan, size))
-            found |= told(await operator_life.idle(own, plan.idle_seconds))
+            found |= told(await life.finish())
+            found |= told(await life.idle())
             meter.leave_out(found["idle_cpu_seconds"])
-            found |= told(await operator_life.collect(api, nodes, plan, size))
+            found |= told(await life.collect())
             found |= told(meter.per_job(size) | {"peak_mb": own.peak_mb()})
             if first:
-                found |= told(await operator_life.late(api, plan))
+                found |= told(await life.late())
             found["requests_by_verb"] = own.requests_by_verb()
             found["control_plane_cpu_seconds"] = plane.cpu_seconds()
     return found

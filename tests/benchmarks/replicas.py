@@ -18,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import measured_jobs
 from builders.line_chart import LineChart, Points
-from builders.report import Bar, median, print_report, say, told
-from builders.version import measured_version
+from builders.report import Bar, measured_version, median, print_report, say, told
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
 MANIFEST = """\

@@ -169,7 +169,7 @@ def plain(work: Workload, seed: int, *, threads: int, samples: int, **more: Any)
         "target": 1.1,
         "scheduled": False,
     } | more
-    command = [sys.executable, str(TESTS / "builders" / "plain_training.py"), str(work.folder)]
+    command = [sys.executable, str(TESTS / "oracles" / "plain_training.py"), str(work.folder)]
     command += [work.entrypoint, json.dumps(options)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from builders import api_rules
 from disttrain.cluster.errors import AlreadyThere, Conflict, NotFound
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS, Resource
@@ -30,7 +31,6 @@ class ApiInMemory:
     namespace: str = NAMESPACE
 
     def put(self, resource: Resource, found: Object) -> None:
-        """Make an object."""
         path = resource.path(self.namespace, found["metadata"]["name"])
         self.objects[path] = found
 
@@ -85,9 +85,8 @@ class ApiInMemory:
         version = found["metadata"].get("resourceVersion")
         if (body.get("metadata") or {}).get("resourceVersion", version) != version:
             raise Conflict(f"{request.path}: another resourceVersion")
-        _merge(found, body)
-        self.objects[request.path] = found
-        return copy.deepcopy(found)
+        self.objects[request.path] = api_rules.merged(found, body)
+        return copy.deepcopy(self.objects[request.path])
 
     def _delete(self, request: Request) -> Object:
         found = self._get(request)
@@ -99,7 +98,6 @@ class ApiInMemory:
 
 
 def a_job(name: str = "digits", **status: Any) -> Object:
-    """A job's object."""
     return {
         "apiVersion": "disttrain.dev/v1alpha1",
         "kind": "DistTrainJob",
@@ -120,7 +118,6 @@ def a_job(name: str = "digits", **status: Any) -> Object:
 
 
 def a_condition(kind: str, status: str = "True", message: str = "", reason: str = "") -> Object:
-    """A condition of a job."""
     return {
         "type": kind,
         "status": status,
@@ -164,11 +161,3 @@ def code_of(api: ApiInMemory) -> Object:
     start = CONFIG_MAPS.path(api.namespace, "digits-code-")
     (found,) = (each for path, each in api.objects.items() if path.startswith(start))
     return found
-
-
-def _merge(found: Object, changes: Object) -> None:
-    for name, value in changes.items():
-        if isinstance(value, dict) and isinstance(found.get(name), dict):
-            _merge(found[name], value)
-        else:
-            found[name] = value

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -35,12 +34,7 @@ class ApiServer:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def post(self, path: str, body: Object) -> Object:

@@ -1,18 +1,17 @@
 """A real AppWrapper controller on the test cluster, and jobs that it wraps."""
 
 import copy
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import yaml
 
-from builders import installations, product_images, queue_programs, queues
+from builders import installations, product_images, queues
 from builders.cluster_training import ClusterTraining
-from cluster import Kubectl, commands
-from cluster.errors import CommandFailed
+from cluster import Kubectl
 from cluster.hooks import Hooks
 
 NAMESPACE: Final = "appwrapper-system"
@@ -47,7 +46,6 @@ class WrappedTraining(ClusterTraining):
         super().meet()
 
     def told(self) -> dict[str, Any]:
-        """What the AppWrapper's status says."""
         status: dict[str, Any] = self.kubectl.get("appwrapper", self.name).get("status", {})
         return status
 
@@ -87,21 +85,14 @@ def with_the_queue() -> dict[str, Any]:
 def installed(kubectl: Kubectl, hooks: Hooks) -> Iterator[None]:
     """The controller, with the rights that the page asks for, as long as the context lasts."""
     kubectl = kubectl.within(NAMESPACE)
-    image = queue_programs.image(queue_programs.OTHERS, "appwrapper")
-    product_images.build_and_load(hooks, image)
-    objects = queue_programs.installation(kubectl, queue_programs.APPWRAPPER)
-    for each in objects:
-        if each["kind"] == "Deployment":
-            installations.run(each, image.tag)
-    objects += _rights()
-    try:
-        installations.make(kubectl, objects)
-        installations.wait(kubectl, _MANAGER)
-        limit = installations.LIMIT
-        commands.wait_until(lambda: _answers(kubectl), "both webhooks answer", limit=limit)
+    image = installations.give_image(hooks, installations.OTHERS, "appwrapper")
+    objects = installations.wanted(kubectl, installations.APPWRAPPER, image) + _rights()
+    # AppWrapper's webhook and Kueue's are asked about an AppWrapper that has a queue.
+    trial = documented()
+    trial["metadata"].setdefault("labels", {})[queues.QUEUE_LABEL] = queues.NAME
+    answers = partial(installations.lets_in, kubectl, trial)
+    with installations.installed(kubectl, objects, [_MANAGER], answers):
         yield
-    finally:
-        installations.remove(kubectl, objects)
 
 
 def _rights() -> list[dict[str, Any]]:
@@ -119,14 +110,3 @@ def _rights() -> list[dict[str, Any]]:
         {**header, "kind": "ClusterRole", "rules": [rule]},
         {**header, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [account]},
     ]
-
-
-def _answers(kubectl: Kubectl) -> bool:
-    """Whether AppWrapper's webhook and Kueue's let an AppWrapper in that has a queue."""
-    trial = documented()
-    trial["metadata"].setdefault("labels", {})[queues.QUEUE_LABEL] = queues.NAME
-    try:
-        kubectl.run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(trial))
-    except CommandFailed:
-        return False
-    return True

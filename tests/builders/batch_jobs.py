@@ -1,12 +1,13 @@
 """A job with a batch method on a small convex loss, and what it has to come to."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from builders.batch_problems import Problem, Vector, iterates, shards_of
@@ -48,7 +49,6 @@ def exported(output: Path) -> dict[str, Tensor]:
 
 
 def same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether both hold exactly the same values."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -58,24 +58,29 @@ def flat(values: dict[str, Tensor]) -> Vector:
     return torch.cat([values[name].double().flatten() for name in names]).numpy()
 
 
-def convex_problem(seed: int = 0) -> Problem:
-    """The loss over all of the task's data at once, and where a job of this seed begins."""
-    torch.manual_seed(seed)
-    task = Convex()
-    model = task.model().double()
-    dataset: Any = task.dataset(Split.TRAIN)
-    inputs, labels = dataset.tensors
+def of_model(name: str, model: nn.Module, loss: Callable[[], Tensor]) -> Problem:
+    """A loss as a function of a model's parameters, from where they are."""
 
     def evaluate(x: Vector) -> tuple[float, Vector]:
         vector_to_parameters(torch.from_numpy(x.copy()), model.parameters())
         model.zero_grad()
-        loss = task.loss(model, (inputs.double(), labels))
-        loss.backward()  # type: ignore[no-untyped-call]
+        value = loss()
+        value.backward()  # type: ignore[no-untyped-call]
         gradients = [one.grad for one in model.parameters() if one.grad is not None]
-        return loss.item(), parameters_to_vector(gradients).numpy().copy()
+        return value.item(), parameters_to_vector(gradients).numpy().copy()
 
     start = parameters_to_vector(model.parameters()).detach().numpy().copy()
-    return Problem("convex", start, evaluate)
+    return Problem(name, start, evaluate)
+
+
+def convex_problem() -> Problem:
+    """The loss over all of the task's data at once, and where a job of seed 0 begins."""
+    torch.manual_seed(0)
+    task = Convex()
+    model = task.model().double()
+    dataset: Any = task.dataset(Split.TRAIN)
+    inputs, labels = dataset.tensors
+    return of_model("convex", model, lambda: task.loss(model, (inputs.double(), labels)))
 
 
 def serial_iterates() -> list[Vector]:

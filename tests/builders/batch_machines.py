@@ -30,7 +30,6 @@ LAYOUT = Layout(elements=3, chunk_elements=3, element_type=np.float64)
 
 
 def batch_method(rules: Sandblaster = RULES, **changes: object) -> BatchMethod:
-    """A method with these rules and settings."""
     given = {"evaluation": None, "stop": Stop(iterations=50), **changes}
     return BatchMethod(settings=replace(BASE, **given), rules=rules)  # type: ignore[arg-type]
 

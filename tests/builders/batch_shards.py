@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from builders import committed_cuts, placements
+from builders import checkpoints, placements
 from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
@@ -198,9 +198,7 @@ def commit(folder: Path, shards: Sequence[Shard], number: int = 1) -> Checkpoint
         writing.cut(number, values, shard.state.notes())
         for shard, values in zip(shards, held, strict=True)
     ]
-    placement, trained = held[0].share.placement, held[0].trained
-    model = committed_cuts.a_model(trained, placement.elements(trained))
-    return committed_cuts.commit(folder, cuts, model, "lbfgs", number)
+    return checkpoints.commit_cuts(folder, cuts, "lbfgs", number)
 
 
 def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredShard:

@@ -1,21 +1,19 @@
 """Output folders of runs that never ran: a task, its manifest, and a checkpoint of its model."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from builders import placements
-from builders.checkpoints import a_manifest, a_placement, folder_of, write_part
+from builders.checkpoints import a_manifest, put_parts
 from builders.jobs import SMALL
 from disttrain.checkpoint import stores
-from disttrain.checkpoint.element_types import Values
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.stores import Parts
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.replica import model_tensors
-from disttrain.state.vector import Vector
 
 TASK = '''\
 import torch
@@ -68,16 +66,9 @@ def a_run(folder: Path, module: str, model: nn.Module) -> Path:
 def checkpoint_of(folder: Path, model: nn.Module, number: int = 1) -> Checkpoint:
     """A checkpoint, by two shards, of a model that has parameters alone."""
     layout = model_tensors.describe(model).layout
-    values = _values(model)
-    store = stores.in_folder(folder)
-    staging = store.begin(number)
-    shards = [
-        write_part(folder_of(staging), index, a_placement(layout, 2).ranges(index), values)
-        for index in range(2)
-    ]
-    return store.commit(a_manifest(shards, layout=layout, number=number))
-
-
-def _values(model: nn.Module) -> Mapping[Vector, Values]:
     parts = [parameter.detach().reshape(-1) for parameter in model.parameters()]
-    return {placements.PARAMETERS: torch.cat(parts).numpy()}
+    values = {placements.PARAMETERS: torch.cat(parts).numpy()}
+    store = stores.in_folder(folder)
+    written = Parts(store.begin(number).storage, number)
+    shards = put_parts(written, layout, 2, values)
+    return store.commit(a_manifest(shards, layout=layout, number=number))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from disttrain.checkpoint.manifest import (
     ModelTensor,
     Piece,
 )
-from disttrain.checkpoint.part_file import Content
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.storage import FolderStorage
 from disttrain.checkpoint.stores import Parts, Staging
 from disttrain.checkpoint.tensor_file import Tensor
+from disttrain.holder import writing
+from disttrain.holder.writing import Cut
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.placement import Held, Placement, Range, place
 from disttrain.state.vector import Vector
@@ -51,7 +54,6 @@ def a_tensor(
     first: int = 0,
     aliases: tuple[str, ...] = (),
 ) -> TensorSpec:
-    """A tensor of a model."""
     return TensorSpec(
         name=name, aliases=aliases, shape=shape, dtype=dtype, vector=vector, first=first
     )
@@ -63,17 +65,6 @@ def counting(layout: ModelLayout) -> dict[Vector, Values]:
         vector: np.arange(count, dtype=DTYPES[vector.element_type])
         for vector, count in layout.lengths().items()
     }
-
-
-def write_part(
-    folder: Path,
-    index: int,
-    ranges: Mapping[Vector, Range],
-    values: Mapping[Vector, Values],
-    version: int = 7,
-) -> HolderEntry:
-    """One holder's file with the values of its ranges, and Adagrad's state: ten times as much."""
-    return put_part(parts_at(folder), index, ranges, values, version)
 
 
 class _OneFolder(FolderStorage):
@@ -103,7 +94,7 @@ def put_part(
     values: Mapping[Vector, Values],
     version: int = 7,
 ) -> HolderEntry:
-    """The same, wherever a store keeps it."""
+    """One holder's file with the values of its ranges, and Adagrad's state: ten times as much."""
     contents = [
         Content(tensor=tensor, pieces=pieces)
         for vector, held in ranges.items()
@@ -111,8 +102,11 @@ def put_part(
         for tensor, pieces in _tensors(vector, values[vector][held.first : held.end])
     ]
     written = parts.write_part(index, contents, {"version": str(version)})
-    entry = FileEntry(name=names.part_file(index), bytes=written.bytes, hash=written.hash)
-    return HolderEntry(index=index, file=entry, version=version)
+    return HolderEntry(index=index, file=_entry(index, written), version=version)
+
+
+def _entry(index: int, written: Written) -> FileEntry:
+    return FileEntry(name=names.part_file(index), bytes=written.bytes, hash=written.hash)
 
 
 def _tensors(vector: Vector, values: Values) -> Iterator[tuple[Tensor, list[memoryview]]]:
@@ -134,6 +128,7 @@ def a_manifest(
     placement: Placement | None = None,
     number: int = 1,
     coordinator: FileEntry | None = None,
+    rule: str = "adagrad",
 ) -> Manifest:
     """A manifest of an undivided model."""
     layout = layout or a_layout()
@@ -143,7 +138,7 @@ def a_manifest(
         created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         seed=11,
         samples=4096,
-        update_rule="adagrad",
+        update_rule=rule,
         tensors=model_map.tensors(layout),
         pieces=model_map.pieces(layout),
         placement=placement or a_placement(layout, len(holders)),
@@ -152,13 +147,24 @@ def a_manifest(
     )
 
 
+def put_parts(
+    parts: Parts,
+    layout: ModelLayout,
+    holders: int,
+    values: Mapping[Vector, Values],
+    version: int = 7,
+) -> list[HolderEntry]:
+    """The files of all holders of a model."""
+    placement = a_placement(layout, holders)
+    return [
+        put_part(parts, index, placement.ranges(index), values, version) for index in range(holders)
+    ]
+
+
 def stage(staging: Staging, layout: ModelLayout, shards: int) -> Manifest:
     """Write all files but the manifest of a checkpoint with `counting` values."""
-    values = counting(layout)
-    entries = [
-        write_part(folder_of(staging), index, a_placement(layout, shards).ranges(index), values)
-        for index in range(shards)
-    ]
+    parts = Parts(staging.storage, staging.number)
+    entries = put_parts(parts, layout, shards, counting(layout))
     own = staging.write_coordinator(b'{"ledger": []}')
     return a_manifest(entries, layout=layout, number=staging.number, coordinator=own)
 
@@ -179,30 +185,43 @@ def a_divided_checkpoint(
 ) -> Checkpoint:
     """A checkpoint of a model over partitions: one holder for each vector."""
     store = stores.in_folder(folder)
-    staging = store.begin(1)
-    entries = []
-    holders = []
-    for index, (vector, held) in enumerate(values.items()):
-        whole_vector = Range(first=0, end=held.size)
-        entries.append(
-            write_part(folder_of(staging), index, {vector: whole_vector}, {vector: held})
-        )
-        holders.append((Held(index, 0, held.size),))
+    parts = Parts(store.begin(1).storage, 1)
+    entries = [
+        put_part(parts, index, {vector: Range(first=0, end=held.size)}, {vector: held})
+        for index, (vector, held) in enumerate(values.items())
+    ]
+    holders = tuple((Held(index, 0, held.size),) for index, held in enumerate(values.values()))
+    placement = Placement(vectors=tuple(values), holders=holders)
     whole = a_manifest(entries)
     return store.commit(
-        Manifest(
-            number=1,
-            job=whole.job,
-            created=whole.created,
-            seed=0,
-            samples=0,
-            update_rule="sgd",
-            tensors=tuple(tensors),
-            pieces=tuple(pieces),
-            placement=Placement(vectors=tuple(values), holders=tuple(holders)),
-            holders=tuple(entries),
-        )
+        replace(whole, tensors=tuple(tensors), pieces=tuple(pieces), placement=placement)
     )
+
+
+def commit_cuts(
+    folder: Path, cuts: Sequence[Cut], rule: str = "sgd", number: int = 1
+) -> Checkpoint:
+    """Of a model with one tensor; written as shards do, and committed as the coordinator does."""
+    store = stores.in_folder(folder)
+    staging = store.begin(number)
+    entries = []
+    for index, made in enumerate(cuts):
+        written = writing.write(made, Parts(staging.storage, number))
+        made.lasting.remember()
+        entries.append(
+            HolderEntry(
+                index=index,
+                file=_entry(index, written),
+                version=made.notes.version,
+                vectors=made.lasting.entries,
+            )
+        )
+    values = cuts[0].lasting.values
+    placement, vector = values.share.placement, values.trained
+    weight = a_tensor("weight", (placement.elements(vector),), vector=vector)
+    layout = ModelLayout(tensors=(weight,))
+    whole = a_manifest(entries, layout=layout, placement=placement, number=number, rule=rule)
+    return store.commit(replace(whole, job=JobIdentity(uid="job", name="job")))
 
 
 def a_placement(layout: ModelLayout, holders: int) -> Placement:

@@ -1,9 +1,9 @@
 """Jobs for a cluster whose processes only pretend: of one small static program."""
 
-import copy
 import json
 from typing import Any
 
+from builders.jobs import a_spec
 from cluster import busybox
 
 FINISH = "/tmp/finish"
@@ -22,21 +22,13 @@ def outcome(phase: str, reason: str, message: str) -> str:
 def pretending(name: str, **spec: Any) -> dict[str, Any]:
     """A job of 2 shards and 2 replicas; `spec` replaces fields of its spec."""
     written = {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 8,
-        "stop": {"epochs": 1},
         "image": busybox.IMAGE,
         "coordinator": {"template": template(_PRETEND_COORDINATOR)},
         "parameterServer": {"shards": 2, "template": template(_PRETEND_MEMBER)},
         "replicas": {"count": 2, "template": template(_PRETEND_MEMBER)},
     }
-    return {
-        "apiVersion": "disttrain.dev/v1alpha1",
-        "kind": "DistTrainJob",
-        "metadata": {"name": name},
-        "spec": {**copy.deepcopy(written), **spec},
-    }
+    header = {"apiVersion": "disttrain.dev/v1alpha1", "kind": "DistTrainJob"}
+    return {**header, "metadata": {"name": name}, "spec": a_spec(**{**written, **spec})}
 
 
 def template(script: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """A real job on the test cluster: it counts what was trained, while a test breaks its parts."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +10,7 @@ import yaml
 from safetensors.torch import load
 from torch import Tensor
 
-from builders import helm, product_images, volume_reader
+from builders import commands, helm, product_images, volume_reader
 from builders.job_view import LIMIT, JobView, Status
 from builders.runs import COUNTING, TASKS
 from builders.volume_reader import VolumeReader
@@ -34,7 +33,6 @@ PATIENT: Final = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSec
 """A coordinator for tests in which nothing may be done twice. One that moved is found by its name
 again after seconds, and a process may wait as long for a core: whose lease has run out by then may
 do a step that somebody else does too."""
-AUDIT_LIMIT: Final = timedelta(minutes=3)
 _SMALL: Final = {"containers": [{"name": CONTAINER, "resources": helm.AS_SMALL_AS_OTHERS}]}
 """Several jobs of tests fit on a node of two cores."""
 _SOON: Final = "7."
@@ -117,16 +115,13 @@ class ClusterTraining(JobView):
 
     @property
     def volume(self) -> VolumeReader:
-        """The volume of the job's claim."""
         return VolumeReader(self.kubectl, self.claim)
 
     @property
     def folder(self) -> str:
-        """The job's folder on the volume."""
         return f"{self.name}-{self.uid}"
 
     def has_summary(self) -> bool:
-        """Whether the volume has a summary of the job."""
         return f"{self.folder}/summary.json" in self.volume.files()
 
     def progress(self) -> Status:
@@ -134,7 +129,6 @@ class ClusterTraining(JobView):
         return self._read("status.json")
 
     def samples(self) -> int:
-        """Samples that were trained."""
         return int(self.progress().get("samples", 0))
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
@@ -158,7 +152,8 @@ class ClusterTraining(JobView):
     def end(self) -> Status:
         """Let the task hurry, and wait for the end, which is good; the summary."""
         self.hurry()
-        self.wait_until(self._has_ended, "the job ends")
+        ends = {"Complete", "Failed"}
+        self.wait_until(lambda: self.status().get("phase") in ends, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
         summary: Status = {}
@@ -171,36 +166,24 @@ class ClusterTraining(JobView):
         return summary
 
     def hurry(self) -> None:
-        """Let the task hurry."""
         self.volume.wait()
         self.kubectl.run("exec", self.volume.pod, "--", "touch", HURRY)
 
     def trained(self) -> dict[str, Tensor]:
-        """The model on the volume."""
         return load(self.volume.content(f"{self.folder}/model.safetensors"))
 
     def _read(self, name: str) -> Status:
         found: Status = json.loads(self.volume.content(f"{self.folder}/{name}") or "{}")
         return found
 
-    def _has_ended(self) -> bool:
-        return self.status().get("phase") in {"Complete", "Failed"}
-
     def _assert_promises_held(self) -> None:
         with self.volume.copied(self.folder) as folder:
-            command = (sys.executable, "-m", "disttrain", "audit", "--json", folder)
             # What is violated makes it exit with 1; its words say what that is.
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=AUDIT_LIMIT.total_seconds(),
-                check=False,
-            )
-        assert done.stdout, done.stderr
+            done = commands.disttrain("audit", "--json", folder)
+        assert done.out, done.err
         findings = [
             finding
-            for finding in json.loads(done.stdout)["findings"]
+            for finding in json.loads(done.out)["findings"]
             if not finding["promise"].startswith(_SOON)
         ]
         assert findings

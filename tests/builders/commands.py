@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +16,35 @@ class Answer(NamedTuple):
     out: str
     err: str
 
+    @property
+    def rows(self) -> dict[str, list[str]]:
+        """Lines of a table by their first word, the head among them."""
+        cells = (line.split() for line in self.out.splitlines())
+        return {row[0]: row for row in cells if row}
+
 
 def disttrain(*arguments: str | Path, folder: Path | None = None) -> Answer:
     """Run `disttrain` with these arguments in a folder, to its end."""
+    return run([sys.executable, "-m", "disttrain", *arguments], folder)
+
+
+def run(
+    command: Sequence[str | Path],
+    folder: Path | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    seconds: float = TIMEOUT_SECONDS,
+) -> Answer:
+    """Run any command to its end, whatever that is."""
     done = subprocess.run(
-        [sys.executable, "-m", "disttrain", *map(str, arguments)],
+        command,
         cwd=folder,
+        env=environment,
+        input=stdin,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_SECONDS,
+        timeout=seconds,
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -6,54 +6,59 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
+from builders.transports import a_config, opened
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
-from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
+from disttrain.coordinator.protocol.fields import (
+    NO_PROGRESS,
+    Lease,
+    Position,
+    Progress,
+    SenderPosition,
+)
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.state.layout import ModelLayout, TensorSpec
-from disttrain.transport.config import TransportConfig, TransportKind
-from disttrain.transport.factory import open_transport
+from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
 _PATIENCE_SECONDS = 240.0
 """With a machine that has ten other things to do."""
 
-LAYOUT = ModelLayout(
-    tensors=(
-        TensorSpec(
-            name="weight",
-            aliases=(),
-            shape=(64,),
-            dtype="float32",
-            vector=placements.PARAMETERS,
-            first=0,
-        ),
-    )
-)
+LAYOUT = placements.of_lengths({placements.PARAMETERS: 64})
 
 
-class Member(Protocol):
-    """Something that is polled until the job has ended."""
+def a_join(
+    role: Role, index: int | None, instance: str, *, samples: int | None = 32, **more: Any
+) -> messages.Join:
+    """What a shard or a replica says first."""
+    own: dict[str, Any] = {"pid": len(instance), "data_address": "ipc:///x"}
+    if role is Role.REPLICA:
+        own |= {"data_address": None, "layout": LAYOUT, "train_samples": samples}
+        own["test_samples"] = 10
+    return messages.Join(role=role, index=index, instance=instance, **own | more)
 
-    ended: bool
 
-    def step(self) -> None:
-        """Do a little, without waiting."""
-        ...
+def obeyed(order: orders.Order, progress: Progress = NO_PROGRESS) -> orders.Result:
+    """The result of an order that was carried out, as far as it depends on no member."""
+    if isinstance(order, orders.Fence):
+        index, incarnation = order.index, order.incarnation
+        sender = SenderPosition(index=index, incarnation=incarnation, position=Position())
+        return orders.Fenced(sender=sender)
+    if isinstance(order, orders.Drain):
+        return orders.Drained(progress=progress)
+    return orders.Done()
 
 
 class FakeShard:
@@ -63,17 +68,9 @@ class FakeShard:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
         self.fenced: list[orders.Fence] = []
-        self.joined = self.control.join(
-            messages.Join(
-                role=Role.SHARD,
-                index=index,
-                instance=uuid.uuid4().hex,
-                pid=10_000 + index,
-                data_address=f"ipc:///nowhere-{index}",
-                restored=restored,
-            ),
-            timeout=_PATIENCE_SECONDS,
-        )
+        more: dict[str, Any] = {"data_address": f"ipc:///nowhere-{index}", "restored": restored}
+        join = a_join(Role.SHARD, index, uuid.uuid4().hex, pid=10_000 + index, **more)
+        self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:
         for order in self.control.poll(ShardReport).orders:
@@ -83,13 +80,7 @@ class FakeShard:
     def _result(self, order: orders.Order) -> orders.Result:
         if isinstance(order, orders.Fence):
             self.fenced.append(order)
-            sender = SenderPosition(
-                index=order.index, incarnation=order.incarnation, position=Position()
-            )
-            return orders.Fenced(sender=sender)
-        if isinstance(order, orders.Checkpoint):
-            return self._write(order)
-        return orders.Done()
+        return self._write(order) if isinstance(order, orders.Checkpoint) else obeyed(order)
 
     def _write(self, order: orders.Checkpoint) -> orders.Result:
         name = names.part_file(self.control.member.index)
@@ -118,18 +109,9 @@ class FakeReplica:
         self._offset = 0
         self._last_lease = 0
         self._asking = 0
-        self.joined = self.control.join(
-            messages.Join(
-                role=Role.REPLICA,
-                index=index,
-                instance=uuid.uuid4().hex,
-                pid=20_000 + index,
-                layout=LAYOUT,
-                train_samples=samples,
-                test_samples=10,
-            ),
-            timeout=_PATIENCE_SECONDS,
-        )
+        pid = 20_000 + index
+        join = a_join(Role.REPLICA, index, uuid.uuid4().hex, samples=samples, pid=pid)
+        self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:
         received = self.control.poll(lambda: self.report)
@@ -171,13 +153,20 @@ class FakeReplica:
             self.uploads += 1
         if isinstance(order, orders.Drain):
             self._leases, self._offset = [], 0
-            return orders.Drained(progress=self.report.progress)
         if isinstance(order, orders.Evaluate):
             self.evaluated.append(order.model_file)
             return orders.Evaluated(sums={"correct": 8.0}, samples=10, loss=0.5)
         if isinstance(order, orders.Export):
             Path(order.out).write_bytes(b"exported")
-        return orders.Done()
+        return obeyed(order, self.report.progress)
+
+
+def started(config: LaunchConfig, **variables: str) -> "subprocess.Popen[bytes]":
+    """A real process of a job, as a launcher starts one."""
+    file = config.run_folder / f"{config.process}.json"
+    file.write_bytes(launch_config.to_json(config))
+    program = (sys.executable, "-m", "disttrain.launch.process")
+    return subprocess.Popen([*program, str(file), str(os.getpid())], env=os.environ | variables)
 
 
 class CoordinatorProcess:
@@ -197,22 +186,17 @@ class CoordinatorProcess:
             transport=TransportKind.TCP,
             threads=1,
         )
+        self._open = ExitStack()
         self._transports = {
-            role: open_transport(
-                TransportConfig(kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role)
+            role: self._open.enter_context(
+                opened(a_config(TransportKind.TCP, job_uid=self.launch.job_uid, role=role))
             )
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }
         self.process: subprocess.Popen[bytes] | None = None
-        self._channels: list[Channel] = []
 
     def start(self, resume_from: Path | None = None) -> None:
-        file = self.folder / "coordinator.json"
-        config = replace(self.launch, resume_from=resume_from)
-        file.write_bytes(launch_config.to_json(config))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "disttrain.launch.process", str(file), str(os.getpid())]
-        )
+        self.process = started(replace(self.launch, resume_from=resume_from))
 
     def kill(self) -> None:
         if self.process is not None:
@@ -221,8 +205,7 @@ class CoordinatorProcess:
 
     def channel(self, role: Role) -> Channel:
         channel = self._transports[role].connect(self.launch.coordinator_address)
-        self._channels.append(channel)
-        return channel
+        return self._open.enter_context(closing(channel))
 
     def shard(self, index: int, restored: messages.Restored | None = None) -> FakeShard:
         return FakeShard(self.channel(Role.SHARD), index, restored)
@@ -237,14 +220,12 @@ class CoordinatorProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
-        for channel in self._channels:
-            channel.close()
-        for transport in self._transports.values():
-            transport.close()
+        self._open.close()
+
+
+Member: TypeAlias = FakeShard | FakeReplica
 
 
 def play(members: Sequence[Member], until: Callable[[], bool]) -> None:
@@ -268,15 +249,3 @@ def tell(control: ControlConnection, request: messages.Request) -> messages.Repl
             return replies[number]
     message = f"no answer within {_PATIENCE_SECONDS:g} s"
     raise AssertionError(message)
-
-
-__all__ = [
-    "LAYOUT",
-    "CoordinatorProcess",
-    "FakeReplica",
-    "FakeShard",
-    "Member",
-    "MemberFenced",
-    "play",
-    "tell",
-]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psutil
 
+from builders.checkpoints import flip_bit
 from builders.launches import wait_until
 from builders.runs import RunningJob
 from disttrain.checkpoint import names
@@ -11,15 +12,12 @@ from disttrain.checkpoint import names
 
 def flip(checkpoint: Path) -> None:
     """Change one bit of the second shard's part."""
-    file = checkpoint / "part-00001.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
+    flip_bit(checkpoint / names.part_file(1), -1)
 
 
 def flip_newest(checkpoints: Path) -> None:
     """Change one bit of the newest one in the folder."""
-    flip(sorted(checkpoints.glob("[0-9]*"))[-1])
+    flip(max(checkpoints.glob("[0-9]*")))
 
 
 def stop_between_checkpoints(job: RunningJob) -> None:

@@ -99,7 +99,6 @@ class World:
         return copy.deepcopy(self.objects[key])
 
     def delete(self, key: Key) -> None:
-        """Delete an object and what it owns."""
         found = self.objects.pop(key, None)
         if found is None:
             return
@@ -109,8 +108,7 @@ class World:
             for owner in found["metadata"].get("ownerReferences", []):
                 self.failed.setdefault(owner["uid"], []).append(self.now)
         for other, body in list(self.objects.items()):
-            owners = body["metadata"].get("ownerReferences", [])
-            if any(owner["uid"] == found["metadata"]["uid"] for owner in owners):
+            if _is_owned(body, found):
                 self.delete(other)
 
     def run_controllers(self) -> None:
@@ -132,7 +130,8 @@ class World:
         over = [pod for pod in pods if self.objects[pod]["status"]["phase"] == "Succeeded"]
         wanted = _wanted(key[0], body["spec"])
         if key[0] is Kind.Job and over:
-            self.change(key, {"status": _job_done()})
+            done = [{"type": "Complete", "status": "True"}]
+            self.change(key, {"status": {"active": 0, "ready": 0, "conditions": done}})
             return
         for pod in pods[wanted:]:
             self.delete(pod)
@@ -147,7 +146,8 @@ class World:
         """Make the pod that is wanted, after a failed one as late as Kubernetes does."""
         failed = self.failed.get(body["metadata"]["uid"], [])
         wanted = _wanted(key[0], body["spec"])
-        held = bool(failed) and self.now < failed[-1] + _held_back(len(failed))
+        patience = min(timedelta(seconds=5 * (1 << len(failed))), timedelta(minutes=10))
+        held = bool(failed) and self.now < failed[-1] + patience
         if wanted > len(pods) and not held:
             self._make_pod(key, body)
             pods = [key]
@@ -318,14 +318,6 @@ def _wanted(kind: Kind, spec: Object) -> int:
     if kind is Kind.Job:
         return 0 if spec["suspend"] else 1
     return int(spec["replicas"])
-
-
-def _held_back(failures: int) -> timedelta:
-    return min(timedelta(seconds=10 * (1 << (failures - 1))), timedelta(minutes=10))
-
-
-def _job_done() -> Object:
-    return {"active": 0, "ready": 0, "conditions": [{"type": "Complete", "status": "True"}]}
 
 
 def _pod_status(phase: str, state: Object) -> Object:

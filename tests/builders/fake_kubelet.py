@@ -197,46 +197,29 @@ def _condition(kind: str, status: str) -> dict[str, str]:
 
 
 def _running(number: int) -> dict[str, Any]:
-    container = {
-        "name": "disttrain",
-        "image": "none",
-        "imageID": "none",
-        "ready": True,
-        "started": True,
-        "restartCount": 0,
-        "state": {"running": {"startedAt": _now()}},
-    }
     return {
         "phase": "Running",
         "conditions": [_condition(kind, "True") for kind in CONDITIONS],
-        "containerStatuses": [container],
+        "containerStatuses": [_container({"running": {"startedAt": _now()}})],
         "podIP": f"10.{100 + number // 65536}.{number // 256 % 256}.{number % 256}",
         "startTime": _now(),
     }
 
 
 def _succeeded() -> dict[str, Any]:
-    ended = {
-        "exitCode": 0,
-        "reason": "Completed",
-        "message": OUTCOME,
-        "startedAt": _now(),
-        "finishedAt": _now(),
-    }
-    container = {
-        "name": "disttrain",
-        "image": "none",
-        "imageID": "none",
-        "ready": False,
-        "started": False,
-        "restartCount": 0,
-        "state": {"terminated": ended},
-    }
+    times = {"startedAt": _now(), "finishedAt": _now()}
+    ended = {"exitCode": 0, "reason": "Completed", "message": OUTCOME, **times}
     return {
         "phase": "Succeeded",
         "conditions": [_condition("Ready", "False")],
-        "containerStatuses": [container],
+        "containerStatuses": [_container({"terminated": ended})],
     }
+
+
+def _container(state: dict[str, Any]) -> dict[str, Any]:
+    runs = "running" in state
+    named = {"name": "disttrain", "image": "none", "imageID": "none"}
+    return {**named, "ready": runs, "started": runs, "restartCount": 0, "state": state}
 
 
 def _now() -> str:

@@ -53,11 +53,8 @@ class FakeNodes:
 @contextmanager
 def running(kubeconfig: Path, number: int, log: Path) -> Iterator[FakeNodes]:
     """Nodes as long as the context lasts."""
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(kubeconfig),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
-    }
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": paths}
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "builders.fake_kubelet", str(number)],

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from builders import many_at_once, many_jobs, operator_rights
 from builders.api_server import ApiServer
-from builders.contenders import Maker
 from builders.many_jobs import JOBS_PATH
+from builders.measured_planes import Maker
 from cluster.bare import ControlPlane
 
 _FROZEN: Final = Path(__file__).with_suffix(".json")

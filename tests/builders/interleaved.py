@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from builders import committed_cuts, downpour_shards, placements
+from builders import checkpoints, downpour_shards, placements
 from builders.placements import PARAMETERS
 from builders.transports import a_header
 from disttrain.holder import writing
@@ -98,8 +98,7 @@ class Interleaved:
         state, rule = self.shard.state, self._rule.config
         assert state.values is not None
         cut = writing.cut(1, state.values, state.notes())
-        model = committed_cuts.a_model(PARAMETERS, ELEMENTS)
-        checkpoint = committed_cuts.commit(folder, [cut], model, rule.name, 1)
+        checkpoint = checkpoints.commit_cuts(folder, [cut], rule.name)
         wanted = Wanted(
             share=state.values.share,
             makers={rule.name: downpour_shards.with_state(rule.kept)},

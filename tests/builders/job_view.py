@@ -31,19 +31,15 @@ class JobView:
         self.resource = f"disttrainjob/{name}"
 
     def patch(self, **spec: Any) -> None:
-        """Change fields of the job's spec."""
         self.kubectl.run("patch", self.resource, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def delete(self) -> None:
-        """Delete the job, as a person does."""
         self.kubectl.run("delete", self.resource)
 
     def get(self) -> dict[str, Any]:
-        """The job's object."""
         return self.kubectl.get("disttrainjob", self.name)
 
     def status(self) -> Status:
-        """The status of the job's object."""
         found: Status = self.get().get("status", {})
         return found
 
@@ -115,7 +111,6 @@ class JobView:
             raise error from (failures[0] if failures else None)
 
     def wait_for_phase(self, phase: str, limit: timedelta = LIMIT) -> None:
-        """Return once the status says it."""
         self.wait_until(lambda: self.status().get("phase") == phase, f"phase {phase}", limit)
 
     def wait_for_condition(

@@ -1,5 +1,10 @@
 """Manifests and jobs in which a test says only what matters to it."""
 
+import json
+from typing import Any
+
+import yaml
+
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import DistTrainJob
@@ -22,6 +27,14 @@ spec:
 def a_job(*assignments: str) -> DistTrainJob:
     """Return the small job after assignments: `a_job("spec.replicas.count=3")`."""
     return parse_job(SMALL, assignments=assignments)
+
+
+_SPEC = json.dumps(yaml.safe_load(SMALL)["spec"])
+
+
+def a_spec(**changed: Any) -> dict[str, Any]:
+    """The small job's spec, with 8 samples in a batch, or with other fields."""
+    return {**json.loads(_SPEC), "batchSize": 8, **changed}
 
 
 BATCH = """\

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -65,12 +64,7 @@ class LaunchedRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, trace: object) -> None:
         for process in self.processes():
             # The run may be ending by itself.
             with suppress(psutil.NoSuchProcess):

@@ -71,19 +71,8 @@ class LoggedRun:
         self._sequences[replica, life] = sequence
         self.now += int(seconds * SECOND)
         for shard, (incarnation, count) in self._versions.items():
-            self._versions[shard] = (incarnation, count + 1)
-            self.log(
-                shard,
-                shard_ledger.Kind.PUSHED,
-                sender=replica,
-                incarnation=life,
-                sequence=sequence,
-                version=count + 1,
-                read_version=count,
-                read_incarnation=incarnation,
-                samples=samples,
-                **place,
-            )
+            read = {"read_version": count, "read_incarnation": incarnation}
+            self._apply(shard, replica, samples=samples, **read, **place)
             self.note(
                 replica,
                 replica_ledger.Kind.ACKNOWLEDGED,
@@ -115,21 +104,18 @@ class LoggedRun:
     def apply_again(self, shard: int, replica: int) -> None:
         """The last push of a replica is applied by one shard, which had lost it."""
         self._lose(shard, replica, -1)
-        life = self._lives[replica]
+        incarnation, count = self._versions[shard]
+        read = {"read_version": count + 1, "read_incarnation": incarnation - 1}
+        self._apply(shard, replica, samples=8, staleness=-1, **read)
+
+    def _apply(self, shard: int, replica: int, **how: int) -> None:
+        """A shard applies the last push of a replica."""
         incarnation, count = self._versions[shard]
         self._versions[shard] = (incarnation, count + 1)
-        self.log(
-            shard,
-            shard_ledger.Kind.PUSHED,
-            sender=replica,
-            incarnation=life,
-            sequence=self._sequences[replica, life],
-            version=count + 1,
-            read_incarnation=incarnation - 1,
-            read_version=count + 1,
-            staleness=-1,
-            samples=8,
-        )
+        sender = {"sender": replica, "incarnation": self._lives[replica]}
+        sequence = self._sequences[replica, self._lives[replica]]
+        pushed = shard_ledger.Kind.PUSHED
+        self.log(shard, pushed, sequence=sequence, version=count + 1, **sender, **how)
 
     def resume(self, versions: Sequence[int], shards: int) -> None:
         """Another run goes on from a checkpoint that holds so many updates of each shard."""

@@ -1,32 +1,29 @@
 """A real shard process, with this process as its coordinator and its replicas."""
 
-import os
 import queue
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from builders import control_members, stand_in_coordinator
 from builders.placements import a_placement
+from builders.transports import an_address
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
 from disttrain.coordinator.protocol.orders import NumberedOrder, Order, Result
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, Identity
 from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import EMPTY, Role, Verb
-from disttrain.transport.interface import Listener, Request
+from disttrain.transport.header import Role
+from disttrain.transport.interface import Transport
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB_UID = "lone-shard"
@@ -34,25 +31,18 @@ START_SECONDS = 60.0
 REPLICAS = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class LonePlan:
-    """What the shard is told."""
-
-    job: DistTrainJob
-    folder: Path
-    kind: TransportKind
-    elements: dict[Vector, int]
-
-
 class LoneShard:
     """Started on entry, killed on exit. Orders may be given by any thread."""
 
-    def __init__(self, plan: LonePlan) -> None:
-        self._plan = plan
-        kept = plan.job.spec.strategy.only_downpour.optimizer.rule.kept
-        self._placement = a_placement(plan.elements, kept=kept)
-        self._transport = open_transport(_transport_config(plan.kind, Role.COORDINATOR))
-        self._listener = self._transport.listen(_address(plan, "coordinator"))
+    def __init__(
+        self, job: DistTrainJob, folder: Path, kind: TransportKind, elements: Mapping[Vector, int]
+    ) -> None:
+        """`job`: what the shard is told."""
+        self._job, self._folder, self._kind = job, folder, kind
+        kept = job.spec.strategy.only_downpour.optimizer.rule.kept
+        self._placement = a_placement(elements, kept=kept)
+        self._transport = self._opened(Role.COORDINATOR)
+        self._listener = self._transport.listen(an_address(kind, folder, "coordinator"))
         self._orders: dict[int, Order] = {}
         self._results: queue.Queue[Result] = queue.Queue()
         self._joined = threading.Event()
@@ -61,15 +51,9 @@ class LoneShard:
         self._thread = threading.Thread(target=self._coordinate, daemon=True)
 
     def __enter__(self) -> Self:
-        environment = os.environ | MALLOC_ENVIRONMENT
-        command = [
-            sys.executable,
-            "-m",
-            "disttrain.launch.process",
-            self._config(),
-            str(os.getpid()),
-        ]
-        self._process = subprocess.Popen(command, env=environment)
+        for name in ("logs", "ledger"):
+            (self._folder / name).mkdir(exist_ok=True)
+        self._process = control_members.started(self._config(), **MALLOC_ENVIRONMENT)
         self._thread.start()
         if not self._joined.wait(START_SECONDS):
             self._process.kill()
@@ -77,12 +61,7 @@ class LoneShard:
             raise TimeoutError(message)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
         self._ended.set()
@@ -103,7 +82,7 @@ class LoneShard:
     def client_config(self, index: int) -> ClientConfig:
         """For clients of replica `index`, with a transport of their own."""
         return ClientConfig(
-            transport=open_transport(_transport_config(self._plan.kind, Role.REPLICA)),
+            transport=self._opened(Role.REPLICA),
             identity=Identity(index, 1),
             directory=lambda: [ShardAddress(index=0, incarnation=1, address=self._address)],
             placement=self._placement,
@@ -115,33 +94,31 @@ class LoneShard:
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
-    def _config(self) -> str:
-        file = self._plan.folder / "shard.json"
-        config = LaunchConfig(
-            job=self._plan.job,
+    def _opened(self, role: Role) -> Transport:
+        return open_transport(TransportConfig(kind=self._kind, job_uid=JOB_UID, role=role))
+
+    def _config(self) -> LaunchConfig:
+        return LaunchConfig(
+            job=self._job,
             job_uid=JOB_UID,
             role=JobRole.SHARD,
             index=0,
-            run_folder=self._plan.folder,
-            task_folder=self._plan.folder,
+            run_folder=self._folder,
+            task_folder=self._folder,
             coordinator_address=self._listener.address,
-            listen_address=_address(self._plan, "shard"),
-            transport=self._plan.kind,
+            listen_address=an_address(self._kind, self._folder, "shard"),
+            transport=self._kind,
             threads=1,
         )
-        (self._plan.folder / "logs").mkdir(exist_ok=True)
-        (self._plan.folder / "ledger").mkdir(exist_ok=True)
-        file.write_bytes(launch_config.to_json(config))
-        return str(file)
 
     def _coordinate(self) -> None:
         while not self._ended.is_set():
             request = self._listener.receive(0.02)
             if request is not None:
-                reply = self._reply(payloads.parse_request(request.payload))
-                _answer(self._listener, request, payloads.encode_reply(reply), self._transport.job)
+                answer = self._answer(payloads.parse_request(request.payload))
+                stand_in_coordinator.reply(self._listener, request, answer, self._transport.job)
 
-    def _reply(self, request: messages.Request) -> messages.Reply:
+    def _answer(self, request: messages.Request) -> messages.Reply:
         match request:
             case messages.AskPlacement():
                 return messages.Placed()
@@ -166,24 +143,3 @@ class LoneShard:
             placement=self._placement,
             live_replicas=REPLICAS,
         )
-
-
-def _answer(listener: Listener, request: Request, payload: bytes, job: int) -> None:
-    header = EMPTY._replace(
-        verb=Verb.CONTROL_REPLY,
-        job=job,
-        role=Role.COORDINATOR,
-        sequence=request.header.sequence,
-        count=len(payload),
-    )
-    listener.reply(request, header, payload)
-
-
-def _transport_config(kind: TransportKind, role: Role) -> TransportConfig:
-    return TransportConfig(kind=kind, job_uid=JOB_UID, role=role)
-
-
-def _address(plan: LonePlan, name: str) -> str:
-    if plan.kind is TransportKind.TCP:
-        return "tcp://127.0.0.1:0"
-    return f"ipc://{plan.folder}/{name}"

@@ -1,8 +1,9 @@
 """The coordinator's machine with scripted members, without a network."""
 
 from dataclasses import replace
+from typing import Any
 
-from builders.control_members import LAYOUT
+from builders.control_members import a_join, obeyed
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import (
     BeginCheckpoint,
@@ -13,7 +14,7 @@ from disttrain.coordinator.decisions.turn import (
 )
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.protocol import messages, orders
-from disttrain.coordinator.protocol.fields import MemberId, Position, Progress, SenderPosition
+from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.strategies.downpour import Asynchronous
@@ -34,7 +35,6 @@ BASE = Settings(
 
 
 def asynchronous(warm_start_samples: int = 0, **changes: object) -> Asynchronous:
-    """Downpour with these settings."""
     settings = replace(BASE, **changes)  # type: ignore[arg-type]
     return Asynchronous(settings=settings, warm_start_samples=warm_start_samples)
 
@@ -72,47 +72,11 @@ class Machine:
         self.now += seconds
         self._carry_out(self.coordinator.tick(self.now))
 
-    def join(
-        self,
-        role: Role,
-        index: int | None,
-        instance: str,
-        restored: messages.Restored | None = None,
-        samples: int = 32,
-    ) -> messages.Reply:
-        is_replica = role is Role.REPLICA
-        return self.request(
-            messages.Join(
-                role=role,
-                index=index,
-                instance=instance,
-                pid=len(instance),
-                data_address=None if is_replica else "ipc:///x",
-                layout=LAYOUT if is_replica else None,
-                train_samples=samples if is_replica else None,
-                test_samples=10 if is_replica else None,
-                restored=restored,
-            )
-        )
+    def join(self, role: Role, index: int | None, instance: str, **more: Any) -> messages.Reply:
+        return self.request(a_join(role, index, instance, **more))
 
-    def member(self, role: Role, index: int, instance: str, **more: object) -> MemberId:
-        reply = self.join(role, index, instance, **more)  # type: ignore[arg-type]
-        assert isinstance(reply, messages.Joined), reply
-        return reply.member
-
-    def joined_from(self, place: str, instance: str) -> MemberId:
-        """A replica without an index."""
-        join = messages.Join(
-            role=Role.REPLICA,
-            index=None,
-            place=place,
-            instance=instance,
-            pid=1,
-            layout=LAYOUT,
-            train_samples=32,
-            test_samples=10,
-        )
-        reply = self.request(join)
+    def member(self, role: Role, index: int | None, instance: str, **more: Any) -> MemberId:
+        reply = self.join(role, index, instance, **more)
         assert isinstance(reply, messages.Joined), reply
         return reply.member
 
@@ -180,17 +144,10 @@ class Machine:
     def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
         if isinstance(order, orders.Checkpoint):
             return orders.ShardWritten(file="f", bytes=1, hash="0", version=1)
-        if isinstance(order, orders.Fence):
-            sender = SenderPosition(
-                index=order.index, incarnation=order.incarnation, position=Position()
-            )
-            return orders.Fenced(sender=sender)
-        if isinstance(order, orders.Drain):
-            return orders.Drained(progress=self.positions.get(member, Progress()))
         if isinstance(order, orders.Evaluate):
             self.evaluated.append(order.model_file)
             return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
-        return orders.Done()
+        return obeyed(order, self.positions.get(member, Progress()))
 
     def _carry_out(self, turn: Turn) -> None:
         for effect in turn.effects:

@@ -8,16 +8,13 @@ from typing import Any
 AT_ONCE = 32
 
 
-async def until(
-    holds: Callable[[], bool | Awaitable[bool]], limit: float, every: float = 0.2
-) -> None:
-    """Ask until it holds."""
+async def until(holds: Callable[[], bool | Awaitable[bool]], limit: float) -> None:
     end = time.monotonic() + limit
     while time.monotonic() < end:
         answer = holds()
         if answer if isinstance(answer, bool) else await answer:
             return
-        await asyncio.sleep(every)
+        await asyncio.sleep(0.2)
     message = f"not in {limit} s"
     raise TimeoutError(message)
 

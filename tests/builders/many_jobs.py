@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from builders.api_server import ApiServer
+from builders.jobs import a_spec
 from disttrain.job.parsing import parse_job
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import children
@@ -17,17 +18,14 @@ PODS = 5
 """Of each job: 2 shards, 2 replicas, a coordinator."""
 
 
-def job(name: str, replicas: int = 2) -> dict[str, Any]:
+def job(name: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
     """A job of five pods, or of three and other replicas."""
-    spec = {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 8,
-        "stop": {"epochs": 1},
-        "checkpoint": {"volume": {"claimName": CLAIM}},
-        "parameterServer": {"shards": 2},
-        "replicas": {"count": replicas},
-    }
+    spec = a_spec(
+        checkpoint={"volume": {"claimName": CLAIM}},
+        parameterServer={"shards": 2},
+        replicas={"count": replicas},
+        **more,
+    )
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
     return {**header, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
 

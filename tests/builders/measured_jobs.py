@@ -23,7 +23,6 @@ class MeasuredJob(NamedTuple):
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The lines of evaluations while it trained."""
         found = [line for line in self.lines if "evaluation" in line]
         return [line for line in found if not line["evaluation"]["final"]]
 

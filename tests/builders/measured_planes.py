@@ -1,8 +1,10 @@
 """A control plane with nodes that are not there, ready for many jobs, for benchmarks."""
 
 import asyncio
+import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,13 +12,15 @@ from typing import Any
 
 from builders import fake_nodes, many_at_once, many_jobs
 from builders.api_server import ApiServer
-from builders.contenders import Maker
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS
 from builders.report import say
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
 from disttrain_generators import crd
+
+Maker = Callable[[str], Awaitable[None]]
+"""Makes a job of this name, or all that it consists of."""
 
 LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
 NODES = 20
@@ -76,7 +80,35 @@ async def wait(
     return await asyncio.to_thread(nodes.wait, reached, seconds)
 
 
+class PlaneMeter:
+    """What a control plane used since this was made."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._cpu_seconds = plane.cpu_seconds()
+        self._writes = _writes(plane)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU seconds of its components, and of what else runs as its process."""
+        now = self._plane.cpu_seconds()
+        return {name: seconds - self._cpu_seconds[name] for name, seconds in now.items()}
+
+    def writes(self) -> dict[str, int]:
+        """What everybody wrote to the API server, by resource, most first."""
+        return dict((_writes(self._plane) - self._writes).most_common(30))
+
+
+def _writes(plane: ControlPlane) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for line in plane.kubectl.run("get", "--raw", "/metrics").splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            if labels["verb"] in {"POST", "PUT", "PATCH", "APPLY", "DELETE"}:
+                what = "/".join(filter(None, (labels["resource"], labels["subresource"])))
+                found[f"{labels['verb']} {what}"] += int(float(line.rsplit(" ", 1)[1]))
+    return found
+
+
 def told(figures: dict[str, Any]) -> dict[str, Any]:
-    """The same figures, for who waits."""
     say(" ".join(f"{name}={value:.3g}" for name, value in figures.items()))
     return figures

@@ -42,6 +42,5 @@ class Unusual(nn.Module):
         self.scale: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Use everything once."""
         y: Tensor = self.frozen(self.embed(x)) + self.out(x)
         return y * self.scale.float()

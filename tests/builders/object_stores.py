@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 import pytest
 
 from builders import free_port
-from builders.checkpoints import SMALL, a_layout, a_manifest, a_placement, counting, put_part
+from builders.checkpoints import a_layout, a_manifest, counting, put_parts
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job.location import Location
@@ -80,17 +80,8 @@ def a_checkpoint(
     at: Location, number: int = 1, shards: int = 2, layout: ModelLayout | None = None
 ) -> Checkpoint:
     """A complete checkpoint, written as shards and coordinator do."""
-    store, layout = stores.open_store(at), layout or a_layout(SMALL)
+    store, layout = stores.open_store(at), layout or a_layout()
     own = store.begin(number).write_coordinator(b'{"ledger": %d}' % number)
-    values = counting(layout)
-    entries = [
-        put_part(
-            stores.open_parts(at)(store.staging(number)),
-            index,
-            a_placement(layout, shards).ranges(index),
-            values,
-            version=number,
-        )
-        for index in range(shards)
-    ]
+    parts = stores.open_parts(at)(store.staging(number))
+    entries = put_parts(parts, layout, shards, counting(layout), version=number)
     return store.commit(a_manifest(entries, layout=layout, number=number, coordinator=own))

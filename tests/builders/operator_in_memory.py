@@ -37,7 +37,7 @@ class OperatorInMemory:
             self.client,
             self.inventory,
             config or ManifestConfig(),
-            _new_keys,
+            lambda: {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role},
             self.relister.job,
             lambda: world.now,
         )
@@ -50,7 +50,6 @@ class OperatorInMemory:
         return told
 
     def take(self, event: WatchEvent) -> Sight:
-        """Take in what a watch tells."""
         kind, how, body = event
         return (self.sights.gone if how == "DELETED" else self.sights.seen)(kind, body)
 
@@ -71,7 +70,3 @@ def everything(world: World) -> Iterator[tuple[Kind, dict[str, Any]]]:
         own = cluster_labels.managed().items() <= labels.items()
         if kind in KINDS and (own or kind is Kind.DistTrainJob):
             yield kind, body
-
-
-def _new_keys() -> dict[Role, KeyPair]:
-    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}

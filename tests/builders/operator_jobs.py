@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from builders.jobs import a_spec
 from disttrain.job import validation
 from disttrain.job.names import Role
 from disttrain_operator.kinds import WORKLOADS, Kind
@@ -22,15 +23,7 @@ UID = "0123456789-uid"
 
 def spec(**changed: Any) -> dict[str, Any]:
     """A spec of 2 shards and 3 replicas; fields replaced by those given."""
-    written = {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 8,
-        "stop": {"epochs": 1},
-        "parameterServer": {"shards": 2},
-        "replicas": {"count": 3},
-    }
-    return {**written, **changed}
+    return a_spec(**{"parameterServer": {"shards": 2}, "replicas": {"count": 3}, **changed})
 
 
 def context(config: ManifestConfig | None = None, **changed: Any) -> Context:
@@ -92,7 +85,6 @@ def made_children(record: JobRecord, config: ManifestConfig) -> dict[ChildKey, C
 
 
 def child(kind: Kind, **changed: Any) -> ChildRecord:
-    """A child of the job."""
     seen = ChildRecord(
         kind=kind,
         name=f"digits-{kind.name.lower()}",

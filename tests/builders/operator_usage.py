@@ -2,20 +2,19 @@
 
 import os
 import tempfile
-import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
-from builders import operator_process
+from builders import operator_process, scraping
 from cluster import Kubectl
 from disttrain.launcher import reserved_port
 
 JOBS = "disttrain_operator_jobs"
 REQUESTS = "disttrain_operator_api_requests_total"
-WATCH = "verb=WATCH"
 LOOKS = "disttrain_operator_reconcile_seconds_count"
 
 
@@ -24,7 +23,7 @@ class OperatorUsage:
 
     def __init__(self, process: psutil.Process, port: int) -> None:
         self._process = process
-        self._port = port
+        self._address = f"127.0.0.1:{port}"
 
     def cpu_seconds(self) -> float:
         """Of the process until now."""
@@ -38,43 +37,30 @@ class OperatorUsage:
 
     def requests(self) -> float:
         """Requests to the API server until now, but for watches: those do not depend on jobs."""
-        return sum(number for verb, number in self.requests_by_verb().items() if WATCH not in verb)
+        asked = scraping.samples(self._page(), REQUESTS)
+        return sum(each.value for each in asked if each.labels["verb"] != "WATCH")
 
     def requests_by_verb(self) -> dict[str, float]:
-        """The same by verb and code."""
-        found = {}
-        for line in self._get("/metrics").splitlines():
-            if line.startswith(REQUESTS):
-                labels, value = line.removeprefix(REQUESTS).rsplit(" ", 1)
-                found[labels.replace('"', "")] = float(value)
-        return found
+        """The same by verb and code, watches among them."""
+        asked = scraping.samples(self._page(), REQUESTS)
+        return {" ".join(each.labels.values()): each.value for each in asked}
 
     def looks(self) -> float:
         """How often it looked at a job until now."""
-        lines = self._get("/metrics").splitlines()
-        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(LOOKS))
+        return scraping.total(self._page(), LOOKS)
 
     def jobs(self) -> dict[str, int]:
         """How many jobs it counts, by phase."""
-        found: dict[str, int] = {}
-        for line in self._get("/metrics").splitlines():
-            if line.startswith(f"{JOBS}{{"):
-                labels, value = line.rsplit(" ", 1)
-                phase = labels.partition('phase="')[2].partition('"')[0]
-                found[phase] = found.get(phase, 0) + int(float(value))
+        found = Counter[str]()
+        for each in scraping.samples(self._page(), JOBS):
+            found[each.labels["phase"]] += int(each.value)
         return found
 
     def is_ready(self) -> bool:
-        """Whether it looks after jobs."""
-        try:
-            return bool(self._get("/readyz"))
-        except OSError:
-            return False
+        return scraping.is_up(self._address, "/readyz")
 
-    def _get(self, path: str) -> str:
-        url = f"http://127.0.0.1:{self._port}{path}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return str(answer.read().decode())
+    def _page(self) -> str:
+        return scraping.scraped(self._address)
 
 
 class Meter:

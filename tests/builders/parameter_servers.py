@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 import torch
 
 from builders import placements
-from disttrain.holder.values import DTYPES
-from disttrain.parameter_server import schedule
+from builders.replicas import tensor
 from disttrain.parameter_server.client import (
     FetchClient,
     FetchResult,
@@ -16,7 +15,6 @@ from disttrain.parameter_server.client import (
     PushResult,
     Version,
 )
-from disttrain.parameter_server.schedule import Factor
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
@@ -24,9 +22,8 @@ from disttrain.transport.interface import Buffer
 class OneShard(PushClient, FetchClient):
     """Both sides of a client at once. `gate` holds back pushes, `fetch_gate` fetches."""
 
-    def __init__(self, learning_rate: float, factor: Factor = schedule.constant) -> None:
+    def __init__(self, learning_rate: float) -> None:
         self.learning_rate = learning_rate
-        self.factor = factor
         self.samples = 0
         self.values: dict[Vector, torch.Tensor] = {}
         self.version = 0
@@ -46,8 +43,7 @@ class OneShard(PushClient, FetchClient):
         gradient = tensor(push.gradient, placements.PARAMETERS)
         if push.scale != 1.0:
             gradient = gradient * push.scale
-        rate = self.learning_rate * self.factor(self.samples)
-        self.values[placements.PARAMETERS].add_(gradient, alpha=-rate)
+        self.values[placements.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
         for vector, runs in push.runs().items():
             for run in runs:
                 sent = tensor(push.buffers[vector], vector)[run.first : run.end]
@@ -71,7 +67,3 @@ class OneShard(PushClient, FetchClient):
 
     def close(self) -> None:
         pass
-
-
-def tensor(buffer: Buffer, vector: Vector) -> torch.Tensor:
-    return torch.frombuffer(buffer.view, dtype=DTYPES[vector.element_type])

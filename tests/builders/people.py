@@ -10,25 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from builders import mortal, product_images
+from builders import commands, mortal, product_images
+from builders.commands import Answer
 from cluster import Kubectl, binaries
 
 SECONDS: Final = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What came of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> dict[str, list[str]]:
-        """Lines of a table by their first word, the head among them."""
-        cells = (line.split() for line in self.out.splitlines())
-        return {row[0]: row for row in cells if row}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +26,11 @@ class Person:
     """Another than that of kubectl."""
     variables: dict[str, str] = field(default_factory=dict)
 
-    def types(self, line: str, *, stdin: str | None = None, seconds: float = SECONDS) -> Typed:
+    def types(self, line: str, *, stdin: str | None = None, seconds: float = SECONDS) -> Answer:
         """Type `disttrain ...` and wait for its end."""
-        done = subprocess.run(
-            self._command(line),
-            env=self.environment(),
-            cwd=product_images.REPOSITORY,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-        return Typed(done.returncode, done.stdout, done.stderr)
+        command, environment = self._command(line), self.environment()
+        folder = product_images.REPOSITORY
+        return commands.run(command, folder, environment=environment, stdin=stdin, seconds=seconds)
 
     @contextmanager
     def starts(self, line: str, out: Path) -> Iterator[subprocess.Popen[bytes]]:

@@ -6,37 +6,25 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import yaml
 
-from builders.runs import COUNTING, TASKS
+from builders.runs import COUNTING, TASKS, TIMEOUT_SECONDS, Watched
 from disttrain.job import pod_layout
 from disttrain.job.pod_layout import Variable
 from disttrain.launcher import reserved_port
 
-TIMEOUT_SECONDS = 240.0
 UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-a", "replica-b")
 """Two shards; replicas have names of pods, which are no indices."""
 
 
-class Answer(NamedTuple):
-    """Of an HTTP server."""
-
-    status: int
-    body: str
-
-
-class PodJob:
+class PodJob(Watched):
     """A job whose processes a test starts, kills, tells to end and starts again."""
 
     def __init__(
@@ -61,7 +49,10 @@ class PodJob:
             shutil.copy(task, folder)
         for name, content in (keys or {}).items():
             (folder / name).write_bytes(content)
-        self._write_manifest(assignments or {})
+        manifest = yaml.safe_load(COUNTING)
+        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        text = json.dumps(_changed(manifest, assignments or {}))
+        (folder / pod_layout.LAUNCH_KEY).write_text(text)
 
     def start(self, *names: str) -> None:
         """Start processes; again one of the same name gets the same environment."""
@@ -136,7 +127,6 @@ class PodJob:
         return self.processes[name].wait(timeout)
 
     def is_running(self, name: str) -> bool:
-        """Whether the process has not ended."""
         return self.processes[name].poll() is None
 
     def termination_log(self, name: str) -> Path:
@@ -153,66 +143,22 @@ class PodJob:
         return self.folder / f"{name}.stderr"
 
     def log(self, name: str) -> str:
-        """The content of that file."""
         file = self.log_file(name)
         return file.read_text() if file.exists() else ""
-
-    def status(self) -> dict[str, Any]:
-        """What status.json says; empty before it is there."""
-        return self._json("status.json")
-
-    def summary(self) -> dict[str, Any]:
-        """What summary.json says."""
-        return self._json("summary.json")
 
     def member(self, name: str) -> dict[str, Any]:
         """What status.json says of a member."""
         return next(each for each in self.status()["members"] if each["name"] == name)
-
-    def ask(self, address: str, path: str) -> Answer:
-        """An answer of the HTTP server of a process."""
-        try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
-                return Answer(answer.status, answer.read().decode())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.read().decode())
-
-    def wait_until(
-        self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
-    ) -> dict[str, Any]:
-        """The first status for which `holds`."""
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            status = self.status()
-            if status and holds(status):
-                return status
-            time.sleep(0.02)
-        message = f"not within {timeout} s: {self.status()}"
-        raise AssertionError(message)
 
     def complete(self) -> None:
         """Wait until the coordinator has ended, as it should."""
         assert self.wait("coordinator") == 0
         assert self.outcome()["phase"] == "Complete", self.outcome()
 
-    def assert_promises_held(self) -> None:
-        """`disttrain audit` finds nothing violated."""
-        command = [sys.executable, "-m", "disttrain", "audit", str(self.output)]
-        found = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
-        assert found.returncode == 0, found.stdout + found.stderr
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, trace: object) -> None:
         for process in self.processes.values():
             process.kill()
             process.wait(TIMEOUT_SECONDS)
@@ -220,19 +166,6 @@ class PodJob:
         if error is not None:
             for name in self.processes:
                 sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")
-
-    def _write_manifest(self, assignments: Mapping[str, Any]) -> None:
-        manifest = yaml.safe_load(COUNTING)
-        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
-        text = json.dumps(_changed(manifest, assignments))
-        (self.folder / pod_layout.LAUNCH_KEY).write_text(text)
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            value: dict[str, Any] = json.loads((self.output / name).read_text())
-        except (OSError, ValueError):
-            return {}
-        return value
 
 
 def _changed(manifest: dict[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,6 @@ def named_after(test: str) -> str:
 
 
 class PretendedTraining(JobView):
-    """The job."""
-
     @property
     def children(self) -> list[str]:
         """What is made for the job and goes with it; of its Secret nobody knows the name."""

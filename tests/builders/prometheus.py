@@ -4,18 +4,17 @@ import json
 import math
 import shutil
 import subprocess
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from builders import free_port, mortal
+from builders import free_port, mortal, scraping
 from cluster import commands, debian
 
 PACKAGES: Final = {"prometheus": "prometheus", "promtool": "prometheus"}
@@ -34,12 +33,7 @@ class Prometheus:
         self._address = address
 
     def is_ready(self) -> bool:
-        """Whether it answers queries."""
-        try:
-            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=5):
-                return True
-        except OSError:
-            return False
+        return scraping.is_up(self._address, "/-/ready")
 
     def series(self, query: str, start: float, end: float) -> list[Json]:
         """The series of a query from one time to another, a value per second.
@@ -61,19 +55,14 @@ class Prometheus:
         return found
 
     def rules(self) -> list[Json]:
-        """The rules that it evaluates."""
         groups = self._ask("rules")["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
     def _ask(self, what: str, **parameters: object) -> Any:
-        page = f"{self._address}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(f"http://{page}", timeout=_PATIENCE_SECONDS) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            with error:
-                message = f"{what} of {parameters}: {error.read().decode()}"
-            raise AssertionError(message) from None
+        page = f"/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
+        answer = scraping.asked(self._address, page, _PATIENCE_SECONDS)
+        assert answer.status == HTTPStatus.OK, f"{what} of {parameters}: {answer.body}"
+        return json.loads(answer.body)["data"]
 
 
 def install() -> None:

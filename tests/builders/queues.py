@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import yaml
 
-from builders import helm, installations, product_images, queue_programs
-from cluster import Kubectl, commands
-from cluster.errors import CommandFailed
+from builders import helm, installations, product_images
+from cluster import Kubectl
 from cluster.hooks import Hooks
 
 NAMESPACE: Final = "kueue-system"
@@ -53,7 +53,6 @@ class Queue:
         )
 
     def resize(self, pods: int) -> None:
-        """Give it room for so many pods."""
         self._change(self._quota(pods))
 
     def stop(self) -> None:
@@ -104,29 +103,26 @@ class Queue:
 def installed(kubectl: Kubectl, hooks: Hooks) -> Iterator[None]:
     """Kueue, and what the chart brings for it, as long as the context lasts."""
     kubectl = kubectl.within(NAMESPACE)
-    programs = {"kueue": queue_programs.OTHERS, _OURS: queue_programs.OWN}
-    for name, source in programs.items():
-        product_images.build_and_load(hooks, queue_programs.image(source, name))
-    objects = [*_kueue(kubectl), *_ours()]
-    try:
-        installations.make(kubectl, objects)
-        installations.wait(kubectl, "kueue-controller-manager")
-        installations.wait(kubectl, _OURS)
-        limit = installations.LIMIT
-        commands.wait_until(lambda: _answers(kubectl), "Kueue's webhooks answer", limit=limit)
-        yield
-    finally:
-        # While their controllers run, which take their finalizers away.
-        if _answers(kubectl):
-            kubectl.run("delete", _KINDS, "--all", "--ignore-not-found", limit=installations.LIMIT)
-        installations.remove(kubectl, objects)
+    installations.give_image(hooks, installations.OWN, _OURS)
+    image = installations.give_image(hooks, installations.OTHERS, "kueue")
+    objects = [*_kueue(kubectl, image), *_ours()]
+    deployments = ("kueue-controller-manager", _OURS)
+    # It asks its webhook about a flavor.
+    trial = _object("ResourceFlavor", "trial")
+    answers = partial(installations.lets_in, kubectl, trial)
+    with installations.installed(kubectl, objects, deployments, answers):
+        try:
+            yield
+        finally:
+            # While their controllers run, which take their finalizers away.
+            if answers():
+                limit = installations.LIMIT
+                kubectl.run("delete", _KINDS, "--all", "--ignore-not-found", limit=limit)
 
 
-def _kueue(kubectl: Kubectl) -> list[dict[str, Any]]:
-    objects = queue_programs.installation(kubectl, queue_programs.KUEUE)
+def _kueue(kubectl: Kubectl, image: str) -> list[dict[str, Any]]:
+    objects = installations.wanted(kubectl, installations.KUEUE, image)
     for each in objects:
-        if each["kind"] == "Deployment":
-            installations.run(each, queue_programs.image(queue_programs.OTHERS, "kueue").tag)
         if each["kind"] == "ConfigMap":
             (file, text), *_ = each["data"].items()
             configuration = yaml.safe_load(text)
@@ -138,23 +134,10 @@ def _kueue(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 def _ours() -> list[dict[str, Any]]:
     values = {"imagePrefix": product_images.PREFIX, "kueue": {"enabled": True}}
-    found = [
-        each
-        for each in yaml.safe_load_all(helm.template(values, NAMESPACE))
-        if each and each["metadata"]["name"].startswith(_OURS)
-    ]
+    objects = helm.rendered(values, NAMESPACE)
+    found = [each for each in objects if each["metadata"]["name"].startswith(_OURS)]
     assert len(found) == 7
     return found
-
-
-def _answers(kubectl: Kubectl) -> bool:
-    """Whether Kueue lets a flavor in, which it asks its webhook about."""
-    trial = json.dumps(_object("ResourceFlavor", "trial"))
-    try:
-        kubectl.run("create", "--dry-run=server", "-f", "-", stdin=trial)
-    except CommandFailed:
-        return False
-    return True
 
 
 def _object(kind: str, name: str, **content: Any) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """A replica's side of the parameter server, for tests: flat buffers and both clients."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
+from builders.shard_thread import ShardThread
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.holder.values import DTYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
@@ -29,7 +30,6 @@ class Replica:
     identity: Identity
 
     def buffer(self, values: Tensor) -> Buffer:
-        """A buffer with these values."""
         buffer = self.memory.allocate("values", values.numel() * values.element_size())
         if values.numel():
             torch.frombuffer(buffer.view, dtype=values.dtype).copy_(values.flatten())
@@ -52,7 +52,7 @@ def tensor(buffer: Buffer, vector: Vector) -> Tensor:
 @contextmanager
 def replica(
     kind: TransportKind,
-    shards: Sequence[ShardProcess],
+    shards: Sequence[ShardProcess] | Sequence[ShardThread],
     index: int = 0,
     incarnation: int = 1,
     directory: Callable[[], Sequence[ShardAddress]] | None = None,
@@ -64,14 +64,13 @@ def replica(
         transport=transport,
         identity=identity,
         directory=directory or (lambda: [shard.directory_entry for shard in shards]),
-        placement=shards[0].plan.placement,
+        placement=shards[0].placement,
         patience_seconds=60.0,
     )
-    pushes, fetches = PushClient(config), FetchClient(config)
-    try:
+    with (
+        closing(memory),
+        closing(transport),
+        closing(FetchClient(config)) as fetches,
+        closing(PushClient(config)) as pushes,
+    ):
         yield Replica(transport, memory, pushes, fetches, identity)
-    finally:
-        pushes.close()
-        fetches.close()
-        transport.close()
-        memory.close()

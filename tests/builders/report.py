@@ -3,9 +3,11 @@
 import json
 import math
 import statistics
+import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from disttrain.coordinator.status import status
@@ -57,3 +59,11 @@ def say(what: str) -> None:
     """Tell who waits, on standard error."""
     sys.stderr.write(f"{what}\n")
     sys.stderr.flush()
+
+
+def measured_version() -> str:
+    """The commit of this checkout, with "-dirty" after it if files have changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    here = Path(__file__).parent
+    found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"

@@ -8,7 +8,6 @@ controllers, and the webhooks are reached by an address, with a certificate of t
 import base64
 import json
 import shutil
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from builders import many_at_once, many_jobs, operator_rights
+from builders import many_at_once, many_jobs, operator_rights, scraping
 from builders.api_server import ApiServer
-from builders.contenders import Maker
 from builders.go_programs import GoPrograms
-from builders.measured_planes import BEGIN_SECONDS, LIMITS, serves
+from builders.many_jobs import SPACE
+from builders.measured_planes import BEGIN_SECONDS, LIMITS, Maker, serves
 from cluster import Kubectl, certificates, layout, network
 from cluster.bare import ControlPlane
 from cluster.processes import Process
@@ -29,16 +28,17 @@ REQUESTS_PER_SECOND: Final = LIMITS.requests_per_second
 """As many as each controller of Kubernetes may ask there; the operator has no such limit."""
 SOURCES: Final = Path(__file__).parents[1] / "benchmarks" / "contenders"
 _EXAMPLE: Final = "some-name-of-a-job"
-_READY: Final = f"http://{layout.LINK_ADDRESS}:8081/readyz"
+_READY_AT: Final = f"{layout.LINK_ADDRESS}:8081"
 _SERVED: Final = "https://127.0.0.1:9443"
 _RIGHTS: Final = {"ClusterRole", "ClusterRoleBinding"}
+_JOBSET_MODULE: Final = "sigs.k8s.io/jobset"
+_JOBSET_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
+_TFJOB_TYPES: Final = {"coordinator": "Chief", "shard": "PS", "replica": "Worker"}
 _CALLS: Final = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """One of them."""
-
     name: str
     """Of its program, too."""
     path: str
@@ -131,8 +131,77 @@ def _reachable(found: dict[str, Any]) -> dict[str, Any]:
 
 def _is_ready(process: Process) -> bool:
     process.check()
-    try:
-        with urllib.request.urlopen(_READY, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    return scraping.is_up(_READY_AT, "/readyz")
+
+
+def _jobset(name: str) -> dict[str, Any]:
+    """One JobSet with a Job for each component: the fewest objects that give these pods."""
+    jobs = [
+        {
+            "name": component,
+            "template": {"spec": {"completions": n, "parallelism": n, "template": template}},
+        }
+        for component, (n, template) in pod_templates(name).items()
+    ]
+    header = {"apiVersion": _JOBSET_VERSION, "kind": "JobSet"}
+    metadata = {"name": name, "namespace": SPACE}
+    return {**header, "metadata": metadata, "spec": {"replicatedJobs": jobs}}
+
+
+def _jobset_arguments(certificate: Path) -> list[str]:
+    rate = REQUESTS_PER_SECOND
+    configuration = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "webhook": {"certDir": str(certificate)},
+        "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "clientConnection": {"qps": rate, "burst": rate},
+    }
+    file = certificate / "configuration.json"
+    file.write_text(json.dumps(configuration))
+    # How much it logs is as its authors install it.
+    return [f"--config={file}", "--zap-log-level=2"]
+
+
+JOBSET: Final = Rival(
+    name="jobset",
+    path=f"/apis/{_JOBSET_VERSION}/namespaces/{SPACE}/jobsets",
+    definition="jobsets.jobset.x-k8s.io",
+    programs=GoPrograms(SOURCES / "jobset", {"jobset": _JOBSET_MODULE}),
+    module=_JOBSET_MODULE,
+    manifests="config/default",
+    arguments=_jobset_arguments,
+    job=_jobset,
+)
+
+
+def _tfjob(name: str) -> dict[str, Any]:
+    specs = {}
+    for component, (number, template) in pod_templates(name).items():
+        (container,) = template["spec"]["containers"]
+        # Its webhook refuses any other name.
+        container["name"] = "tensorflow"
+        policy = template["spec"].pop("restartPolicy")
+        replicas = {"replicas": number, "restartPolicy": policy, "template": template}
+        specs[_TFJOB_TYPES[component]] = replicas
+    header = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}
+    metadata = {"name": name, "namespace": SPACE}
+    return {**header, "metadata": metadata, "spec": {"tfReplicaSpecs": specs}}
+
+
+# Of Kubeflow's training operator; the program is of our own: theirs has no flag for its limit.
+TFJOB: Final = Rival(
+    name="tfjob",
+    path=f"/apis/kubeflow.org/v1/namespaces/{SPACE}/tfjobs",
+    definition="tfjobs.kubeflow.org",
+    programs=GoPrograms(SOURCES / "tfjob", {"tfjob": "."}),
+    module="github.com/kubeflow/training-operator",
+    manifests="manifests/overlays/standalone",
+    arguments=lambda certificate: [
+        f"--requests-per-second={REQUESTS_PER_SECOND}",
+        f"--cert-dir={certificate}",
+    ],
+    job=_tfjob,
+)

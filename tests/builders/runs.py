@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -46,7 +45,50 @@ BULKY = COUNTING.replace("counting:Counting", "bulky:Bulky").replace(
 """A model that is one vector, as long as `spec.task.arguments.parameters` says."""
 
 
-class RunningJob:
+class Watched:
+    """What a job leaves in its folder, while it runs and afterwards."""
+
+    output: Path
+
+    def status(self) -> dict[str, Any]:
+        """What status.json says; empty before it is there."""
+        return self._json("status.json")
+
+    def summary(self) -> dict[str, Any]:
+        return self._json("summary.json")
+
+    def wait_until(
+        self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
+    ) -> dict[str, Any]:
+        """The first status for which `holds`; fails when the job ends before."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            status = self.status()
+            if status and holds(status):
+                return status
+            self.assert_goes_on()
+            time.sleep(0.02)
+        message = f"not within {timeout} s: {self.status()}"
+        raise AssertionError(message)
+
+    def assert_goes_on(self) -> None:
+        """Fail if nothing will change any more."""
+
+    def assert_promises_held(self) -> None:
+        """`disttrain audit` finds nothing violated in the logs of this run."""
+        found = self.output.parent / "audit"
+        code = WarmCommand(["audit", str(self.output)], found).wait(TIMEOUT_SECONDS)
+        assert code == 0, found.read_text()
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads((self.output / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return value
+
+
+class RunningJob(Watched):
     """One `disttrain run`; leaves no process behind."""
 
     _process: "WarmCommand | subprocess.Popen[bytes]"
@@ -76,16 +118,13 @@ class RunningJob:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, trace: object) -> None:
         self._process.kill()
         self._process.wait()
         if error is not None:
-            self._tell()
+            sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
+            for log in sorted((self.output / "logs").glob("*.log")):
+                sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
 
     def resume(self) -> None:
         """Continue the run after its launcher has ended."""
@@ -124,46 +163,20 @@ class RunningJob:
         """SIGKILL; the pid that was killed."""
         return self.signal(name, signal.SIGKILL)
 
-    def status(self) -> dict[str, Any]:
-        """What status.json says; empty before it is there."""
-        return self._json("status.json")
-
-    def summary(self) -> dict[str, Any]:
-        """What summary.json says."""
-        return self._json("summary.json")
-
     def launch_config(self, name: str) -> dict[str, Any]:
         """What a process was told at its start."""
         return self._json(f"launch/{name}.json")
 
     def printed(self) -> str:
-        """What the command has printed."""
         return self._printed.read_text()
 
     def log(self, name: str) -> str:
-        """The log of a process."""
         path = self.output / "logs" / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
-    def assert_promises_held(self) -> None:
-        """`disttrain audit` finds nothing violated in the logs of this run."""
-        found = self.output.parent / "audit"
-        code = WarmCommand(["audit", str(self.output)], found).wait(TIMEOUT_SECONDS)
-        assert code == 0, found.read_text()
-
-    def wait_until(
-        self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
-    ) -> dict[str, Any]:
-        """The first status for which `holds`; fails when the job ends before."""
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            status = self.status()
-            if status and holds(status):
-                return status
-            assert self._process.poll() is None, f"the job ended first:\n{self.printed()}"
-            time.sleep(0.02)
-        message = f"not within {timeout} s: {self.status()}\n{self.printed()}"
-        raise AssertionError(message)
+    def assert_goes_on(self) -> None:
+        """Fail if the command has ended."""
+        assert self._process.poll() is None, f"the job ended first:\n{self.printed()}"
 
     def _start(self, command: Sequence[str]) -> None:
         self._printed = self.output.parent / "printed"
@@ -174,18 +187,6 @@ class RunningJob:
         while not (self.output / "job.yaml").exists() and self._process.poll() is None:
             assert time.monotonic() < end, "disttrain run did not begin"
             time.sleep(0.01)
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            value: dict[str, Any] = json.loads((self.output / name).read_text())
-        except (OSError, ValueError):
-            return {}
-        return value
-
-    def _tell(self) -> None:
-        sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
-        for log in sorted((self.output / "logs").glob("*.log")):
-            sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
 
 
 def set_shards(output: Path, shards: int) -> None:

@@ -1,8 +1,9 @@
-"""Whole jobs of batch methods in one process: softmax regression, a driver, shards, replicas."""
+"""Whole jobs of batch methods in one process: a driver, shards, replicas; softmax regression."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +15,16 @@ from disttrain.sandblaster.batch.staging import Chunk, Layout
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
 
 _LIFE = 1
+
+
+class Grouped(Protocol):
+    """A loss over samples in groups."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def group(self, group: int, x: Vector) -> tuple[float, Vector, int]:
+        """Loss and gradient, added up over the samples of a group, and how many these are."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,6 +54,10 @@ class Regression:
             first = group * self.group_samples
             found += range(first, min(first + self.group_samples, len(self.data)))
         return found
+
+    def group(self, group: int, x: Vector) -> tuple[float, Vector, int]:
+        samples = self.samples([group])
+        return *self.sums(samples, x), len(samples)
 
     def sums(self, samples: Sequence[int], x: Vector) -> tuple[float, Vector]:
         """Loss and gradient, added up over samples."""
@@ -82,11 +97,14 @@ def regression(
 class BatchJob:
     """One job; everything happens one after the other, in an order drawn from a seed."""
 
-    problem: Regression
+    problem: Grouped
     driver: Driver
     shards: int = 1
     replicas: int = 1
     seed: int = 0
+    start: Vector | float = 0.0
+    cuts: Sequence[slice] = ()
+    """Each shard's part of the parameters; nearly equal ones unless they are given."""
     points: list[Vector] = field(default_factory=list)
     """That were accepted, with the first one."""
     evaluated: list[tuple[int, ...]] = field(default_factory=list)
@@ -96,7 +114,8 @@ class BatchJob:
     def run(self, is_over: Callable[[Course], bool] = lambda _: False) -> Course:
         """Until the method ends, or `is_over` before an order."""
         self.course = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
-        parts = list(_parts(self.problem.dimensions, self.shards))
+        first = np.full(self.problem.dimensions, self.start)
+        parts = list(_parts(first, self.cuts or _equal(len(first), self.shards)))
         chance = random.Random(self.seed)
         while self.course.stage is not Stage.DONE and not is_over(self.course):
             order = self.course.order
@@ -125,8 +144,7 @@ class BatchJob:
     def _finish(
         self, attempt: Attempt, parts: list[tuple[slice, BatchShard]], point: Vector
     ) -> None:
-        samples = self.problem.samples([attempt.group])
-        loss, gradient = self.problem.sums(samples, point)
+        loss, gradient, samples = self.problem.group(attempt.group, point)
         number = self.course.evaluation.number
         chunk = Chunk(
             sender=attempt.worker,
@@ -141,18 +159,24 @@ class BatchJob:
             attempt=attempt.number,
             evaluation=number,
             loss_sum=loss,
-            samples=len(samples),
+            samples=samples,
             shards=self.course.evaluation.shards,
         )
         self.driver.staged(self.course, attempt.worker, result)
 
 
-def _parts(dimensions: int, shards: int) -> Iterator[tuple[slice, BatchShard]]:
-    for part in np.array_split(np.arange(dimensions), shards):
-        layout = Layout(elements=len(part), chunk_elements=len(part), element_type=np.float64)
+def _equal(dimensions: int, shards: int) -> list[slice]:
+    parts = np.array_split(np.arange(dimensions), shards)
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
+def _parts(first: Vector, cuts: Sequence[slice]) -> Iterator[tuple[slice, BatchShard]]:
+    for cut in cuts:
+        size = cut.stop - cut.start
+        layout = Layout(elements=size, chunk_elements=size, element_type=np.float64)
         shard = BatchShard(layout, 1 << 24)
-        shard.vectors.make(PARAMETERS)
-        yield slice(int(part[0]), int(part[-1]) + 1), shard
+        shard.vectors.make(PARAMETERS)[:] = first[cut]
+        yield cut, shard
 
 
 def _whole(parts: list[tuple[slice, BatchShard]], name: str) -> Vector:

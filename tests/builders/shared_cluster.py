@@ -54,7 +54,6 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker."""
         node.workerinput[_REASON] = self._owner.reason
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -9,10 +9,10 @@ import pytest
 
 
 @contextmanager
-def mounted(folder: Path) -> Iterator[Path]:
-    """A file system of 4 MB; skips the test where none can be mounted."""
+def mounted(folder: Path, size: int = 4 << 20) -> Iterator[Path]:
+    """A file system of so many bytes; skips the test where none can be mounted."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a small file system can be mounted by root only")
     try:

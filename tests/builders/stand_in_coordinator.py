@@ -12,6 +12,7 @@ from disttrain.coordinator.protocol import messages, payloads
 from disttrain.launch.config import LaunchConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import EMPTY, Role, Verb
+from disttrain.transport.interface import Listener, Request
 
 
 def main(config: LaunchConfig) -> int:
@@ -28,18 +29,25 @@ def main(config: LaunchConfig) -> int:
         if (request.peer, request.header.sequence) not in seen:
             seen.add((request.peer, request.header.sequence))
             _note(config.run_folder, parsed)
-        reply = EMPTY._replace(
-            verb=Verb.CONTROL_REPLY,
-            job=transport.job,
-            role=Role.COORDINATOR,
-            sequence=request.header.sequence,
-        )
-        listener.reply(request, reply, payloads.encode_reply(_answer(parsed, config.run_folder)))
+        reply(listener, request, _answer(parsed, config.run_folder), transport.job)
         if isinstance(parsed, messages.Stop):
             (config.run_folder / "coordinator.exit").write_text("130")
         if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
             return 1
     return code
+
+
+def reply(listener: Listener, request: Request, answer: messages.Reply, job: int) -> None:
+    """Answer a request as coordinators do."""
+    payload = payloads.encode_reply(answer)
+    header = EMPTY._replace(
+        verb=Verb.CONTROL_REPLY,
+        job=job,
+        role=Role.COORDINATOR,
+        sequence=request.header.sequence,
+        count=len(payload),
+    )
+    listener.reply(request, header, payload)
 
 
 def _answer(request: messages.Request, folder: Path) -> messages.Reply:

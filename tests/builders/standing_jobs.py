@@ -56,7 +56,6 @@ class StandingJobs:
         self._objects = [_objects(each) for each in range(number)]
 
     def __len__(self) -> int:
-        """Return the number of objects."""
         templates = [each for of_kind in self._templates.values() for each in of_kind]
         return sum(1 if each.is_shared else self.number for each in templates)
 

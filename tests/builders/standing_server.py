@@ -35,7 +35,6 @@ class StandingServer:
     """Requests that would change something of a job: there should be none."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer any request."""
         if request.method != "GET":
             # A Lease is the operator's own hold on the cluster.
             if f"/{Kind.Lease.value.plural}" not in request.path:
@@ -92,7 +91,9 @@ def serving(jobs: StandingJobs) -> Iterator[StandingServer]:
     ready, ended = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        runner = web.AppRunner(_application(server), access_log=None, shutdown_timeout=0.1)
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", server.answer)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
@@ -112,12 +113,6 @@ def serving(jobs: StandingJobs) -> Iterator[StandingServer]:
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join(START_SECONDS)
-
-
-def _application(server: StandingServer) -> web.Application:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.answer)
-    return application
 
 
 def kubeconfig(folder: Path, url: str) -> Path:

@@ -1,16 +1,13 @@
-"""Transports, headers and peers in other processes for tests."""
+"""Transports and headers for tests."""
 
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,6 @@ from disttrain.transport.virtual_time import VirtualTime
 
 PATIENCE = 10.0
 """Seconds after which a test gives up waiting; nothing waits this long when all is well."""
-_TESTS = Path(__file__).parents[1]
 
 
 def a_header(verb: Verb, **fields: Any) -> Header:
@@ -60,21 +56,16 @@ def a_config(
     )
 
 
-def an_address(kind: TransportKind, folder: Path) -> str:
+def an_address(kind: TransportKind, folder: Path, name: str = "listener") -> str:
     """Where a listener may be bound."""
     if kind is TransportKind.TCP:
         return "tcp://127.0.0.1:0"
-    return f"ipc://{folder}/listener.sock"
+    return f"ipc://{folder}/{name}.sock"
 
 
-@contextmanager
-def opened(config: TransportConfig) -> Iterator[Transport]:
+def opened(config: TransportConfig) -> AbstractContextManager[Transport]:
     """A transport that is closed at the end."""
-    transport = open_transport(config)
-    try:
-        yield transport
-    finally:
-        transport.close()
+    return closing(open_transport(config))
 
 
 IN_MEMORY = "in memory"
@@ -88,17 +79,12 @@ class Medium:
     network: Network | None = None
     """In memory: by what they are joined."""
 
-    @contextmanager
-    def opened(self, **settings: Any) -> Iterator[Transport]:
+    def opened(self, **settings: Any) -> AbstractContextManager[Transport]:
         """A transport that is closed at the end; `settings` as of `a_config`."""
         config = a_config(self.kind, **settings)
         if self.network is None:
-            with opened(config) as transport:
-                yield transport
-        else:
-            made = InMemoryTransport(self.network, config)
-            yield made
-            made.close()
+            return opened(config)
+        return closing(InMemoryTransport(self.network, config))
 
     def address(self, folder: Path) -> str:
         return an_address(self.kind, folder)
@@ -128,10 +114,10 @@ def a_medium(name: str) -> Medium:
     return Medium(TransportKind(name))
 
 
-def fill(buffer: Buffer, first: float = 0.0) -> np.ndarray:
-    """The buffer as float32 values, which are now first, first + 1, ..."""
+def fill(buffer: Buffer) -> np.ndarray:
+    """The buffer as float32 values, which are now 0, 1, 2, ..."""
     values = np.frombuffer(buffer.view, np.float32)
-    values[:] = np.arange(first, first + values.size, dtype=np.float32)
+    values[:] = np.arange(values.size, dtype=np.float32)
     return values
 
 
@@ -170,48 +156,5 @@ def until(condition: Callable[[], bool], listener: Listener) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory that this process occupies."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-class Peer:
-    """`transport_peer.py` in a process of its own; killed at the end."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "builders.transport_peer", *arguments],
-            cwd=_TESTS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    @property
-    def process(self) -> int:
-        """Its number."""
-        return self._process.pid
-
-    def line(self) -> str:
-        """The next line that it says."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        """kill -9, and waits until it is gone."""
-        self._process.kill()
-        self._process.wait(PATIENCE)

@@ -31,7 +31,6 @@ class VolumeReader:
 
     @property
     def pod(self) -> str:
-        """Its name."""
         return f"{self.claim}-reader"
 
     def start(self) -> None:

@@ -41,7 +41,7 @@ class WarmCommand:
     """As much of `subprocess.Popen` as tests ask for."""
 
     def __init__(self, arguments: Sequence[str], printed: Path) -> None:
-        self._process: ForkServerProcess = _context().Process(
+        self._process: ForkServerProcess = context().Process(
             target=_run, args=(list(arguments), printed, Path.cwd(), dict(os.environ))
         )
         self._process.start()
@@ -70,14 +70,15 @@ class WarmCommand:
 
 
 @functools.cache
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+def context() -> ForkServerContext:
+    """Forks a process that has imported PyTorch, with the memory of a launcher's processes."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(_PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in hosts.FORK_ENVIRONMENT.items():
             patch.setenv(name, value)
         forkserver.ensure_running()
-    return context
+    return found
 
 
 def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[str, str]) -> None:

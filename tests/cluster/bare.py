@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cluster import (
@@ -48,12 +47,7 @@ class ControlPlane:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if layout.state().exists() and _is_ours():
             for process in processes.all_recorded():
                 process.stop()

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from builders import api_contract
 from builders.fake_cluster import FakeClient, World
+from contract import api_contract
 
 
 @pytest.mark.parametrize("check", api_contract.CHECKS, ids=lambda check: check.__name__)

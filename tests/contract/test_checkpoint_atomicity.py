@@ -1,17 +1,11 @@
 """A checkpoint is there whole or not at all, whatever happens to its writer."""
 
-import json
-import os
 import resource
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from builders import checkpoint_writer
+from builders import dying_writers, small_disk
 from builders.checkpoints import a_checkpoint, a_layout, stage
 from disttrain.checkpoint import export, stores
 from disttrain.checkpoint.errors import NotWritten
@@ -22,25 +16,17 @@ BIG = a_layout({"big": (1024, 512)})
 """2 MiB of parameters and as much of optimizer state."""
 
 
-@pytest.mark.parametrize("kind", checkpoint_writer.KINDS)
+@pytest.mark.parametrize("kind", ["plain", "history"])
 def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
     tmp_path: Path, kind: str
 ) -> None:
-    program = Path(checkpoint_writer.__file__)
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), kind],
-        env={**os.environ, "PYTHONPATH": str(program.parents[1])},
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    deaths = [json.loads(line) for line in done.stdout.splitlines()]
-    assert deaths[-1]["status"] == 0
-    assert deaths[-1]["complete"] == ["00000002"]
+    deaths = dying_writers.deaths(tmp_path, kind)
+    assert deaths[-1] == {"status": 0, "latest": 2, "complete": [2]}
     assert len(deaths) > 60  # Each file is opened, written, synced, closed, renamed; folders too.
     latest = [death["latest"] for death in deaths]
     assert latest == sorted(latest)
     assert set(latest) == {1, 2}
-    for death in deaths:
-        assert death["complete"][-1] == f"{death['latest']:08d}"
+    assert [death["complete"][-1] for death in deaths] == latest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000002"]
     assert {path.stat().st_nlink for path in (tmp_path / "00000002").iterdir()} == {1}
 
@@ -56,7 +42,7 @@ def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk", 7 * MEBIBYTE) as folder:
+    with small_disk.mounted(tmp_path / "disk", 7 * MEBIBYTE) as folder:
         kept = stores.in_folder(folder / "checkpoints")
         whole = a_checkpoint(folder / "checkpoints", layout=BIG, number=1)
         said = r"part-0000.*No space left on device; make room for its [0-9,]{9} bytes or"
@@ -76,7 +62,7 @@ def _write_again_when_there_is_room(kept: Store) -> None:
 
 def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     whole = a_checkpoint(tmp_path / "store", layout=BIG)
-    with _small_disk(tmp_path / "disk", MEBIBYTE) as folder:
+    with small_disk.mounted(tmp_path / "disk", MEBIBYTE) as folder:
         with pytest.raises(NotWritten, match="No space left on device"):
             export.export(whole.path, folder / "model.safetensors")
         assert list(folder.iterdir()) == []
@@ -93,18 +79,3 @@ def test_a_limit_on_the_size_of_files_is_reported(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert stores.verify(whole.path) == kept.latest()
-
-
-@contextmanager
-def _small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of this size; skips the test where this user may not mount one."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=20)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the right to mount a tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=20)

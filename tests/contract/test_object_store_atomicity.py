@@ -1,22 +1,20 @@
 """A checkpoint in an object store is there whole or not at all, whatever happens to its writer."""
 
-import json
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from builders import object_writer
+from builders import dying_writers
 from builders.checkpoints import a_layout, a_manifest, a_placement, counting, put_part
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import names, reading
+from disttrain.checkpoint import names, reading, stores
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.objects import open_objects
 from disttrain.checkpoint.storage import Storage
 from disttrain.checkpoint.stores import Parts, Store
+from disttrain.job.location import Location
 
 LAYOUT = a_layout()
 
@@ -43,21 +41,17 @@ def assert_whole(store: Store) -> list[int]:
 def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
     tmp_path: Path,
 ) -> None:
-    program = Path(object_writer.__file__)
-    path = os.pathsep.join([str(program.parents[1]), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, timeout=150, check=True,
-    )  # fmt: skip
-    deaths = [json.loads(line) for line in done.stdout.splitlines()]
-    assert deaths[-1] == deaths[-1] | {"status": 0, "complete": [2], "left_over": 0}
+    deaths = dying_writers.deaths(tmp_path, "objects")
+    assert deaths[-1] == {"status": 0, "latest": 2, "complete": [2]}
     assert len(deaths) > 20  # Lists, the parts, the manifest, what is deleted: before and after.
     latest = [death["latest"] for death in deaths]
     assert latest == sorted(latest)
     assert set(latest) == {1, 2}
-    for death in deaths:
-        assert death["complete"][-1] == death["latest"]
+    assert [death["complete"][-1] for death in deaths] == latest
+    at = Location(tmp_path / "copies", f"local://{tmp_path}/store")
+    (whole,) = stores.open_store(at).list()
+    there = open_objects(at.uri).sizes(names.DATA)
+    assert there.keys() == {names.data(entry) for entry in whole.manifest.files}
 
 
 @pytest.mark.parametrize("fault", Fault)

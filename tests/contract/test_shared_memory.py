@@ -10,8 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
+from builders.transport_peer import Peer, client, server
 from builders.transports import (
-    Peer,
     a_chunk_header,
     a_config,
     a_header,
@@ -56,12 +56,12 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def holders(name: str) -> list[str]:
-    """Of this process and its children those that have the segment open or mapped.
+    """Of this process and those below it those that have the segment open or mapped.
 
     Tests of other workers give the same names.
     """
     own = psutil.Process()
-    ours = [str(process.pid) for process in (own, *own.children())]
+    ours = [str(process.pid) for process in (own, *own.children(recursive=True))]
     return [process for process in ours if re.search(rf"{name}\b", everything_held_by(process))]
 
 
@@ -153,8 +153,8 @@ def test_too_many_segments_are_refused_with_a_sentence(pair: Pair) -> None:
 
 
 def test_segments_vanish_after_the_client_was_killed(pair: Pair) -> None:
-    with Peer("client", KIND, pair.listener.address) as peer:
-        gradient, incoming = peer.line().split()
+    with Peer(client, KIND, pair.listener.address) as peer:
+        gradient, incoming = peer.said()
         request = must_be_asked(pair.listener)
         must_be_asked(pair.listener)
         peer.kill()
@@ -178,11 +178,11 @@ def ask_until_killed(transport: Transport, memory: Memory, address: str) -> tupl
     """Names of the segments that a server had mapped when it was killed."""
     gradient = memory.allocate("gradient", NBYTES)
     incoming = memory.allocate("incoming", NBYTES)
-    with Peer("server", KIND, address) as peer:
-        channel = transport.connect(peer.line())
+    with Peer(server, KIND, address) as peer:
+        channel = transport.connect(peer.said())
         channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), Slice(gradient, 0, NBYTES))
         channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))
-        assert peer.line()
-        assert str(peer.process) in holders(gradient.name)
+        assert peer.said() == 0
+        assert str(peer.pid) in holders(gradient.name)
         channel.close()
     return gradient.name, incoming.name

@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from builders import placements
-from builders.batch_shard_thread import ShardThread
-from builders.batch_shards import FIRST_POINT, MEASURE, perform, performed, stage_headers
+from builders.batch_shards import FIRST_POINT, MEASURE, a_shard, perform, performed, stage_headers
 from builders.replicas import Replica, replica, tensor
+from builders.shard_thread import ShardThread
 from builders.transports import must_receive
 from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import EvaluationOver, Fenced
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.strategies import sandblaster
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Header, Reason, Role, Verb
-from disttrain.transport.interface import Buffer, Channel, Slice
+from disttrain.transport.interface import Buffer, Channel, Slice, Transport
 
 ELEMENTS = 40_000
 CHUNK_BYTES = 16 << 10
@@ -32,15 +33,19 @@ def kind(request: pytest.FixtureRequest) -> TransportKind:
     return TransportKind(request.param)
 
 
+def made(_: Transport) -> Shard:
+    return a_shard(elements=ELEMENTS, chunk_bytes=CHUNK_BYTES)
+
+
 @pytest.fixture
 def shard(kind: TransportKind, tmp_path: Path) -> Iterator[ShardThread]:
-    with ShardThread(kind, tmp_path, ELEMENTS, CHUNK_BYTES) as thread:
+    with ShardThread(kind, tmp_path, made) as thread:
         yield thread
 
 
 @pytest.fixture
 def one(kind: TransportKind, shard: ShardThread) -> Iterator[Replica]:
-    with replica(kind, [shard]) as made:  # type: ignore[list-item]
+    with replica(kind, [shard]) as made:
         yield made
 
 
@@ -169,7 +174,7 @@ def test_nobody_else_adds_to_an_attempt(
         send(mine, first._replace(lease_offset=9), gradient)
         assert refusal(mine) is Reason.WRONG_LAYOUT, "so the first one has been kept"
     with (
-        replica(kind, [shard], index=1) as foreign,  # type: ignore[list-item]
+        replica(kind, [shard], index=1) as foreign,
         connected(foreign, shard) as channel,
     ):
         wrong = ones(foreign, 9.0)
@@ -215,8 +220,8 @@ def test_whoever_finds_no_room_waits_for_it(
     monkeypatch.setattr(sandblaster, "OTHER_PIECES", 1)
     staged = threading.Event()
     with (
-        ShardThread(kind, tmp_path, ELEMENTS, CHUNK_BYTES) as shard,
-        replica(kind, [shard]) as one,  # type: ignore[list-item]
+        ShardThread(kind, tmp_path, made) as shard,
+        replica(kind, [shard]) as one,
     ):
         begin(shard, groups=2)
         gradient = ones(one)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders.transport_peer import Peer, client, server
 from builders.transports import (
     IN_MEMORY,
     PATIENCE,
     Medium,
-    Peer,
     a_chunk_header,
     a_header,
     a_medium,
@@ -360,7 +360,7 @@ def test_closing_does_not_wait_for_messages_to_nobody(kind: Medium, tmp_path: Pa
 
 
 def test_a_client_killed_in_the_middle_leaves_its_push_readable(pair: Pair) -> None:
-    with Peer("client", pair.kind.of_processes(), pair.listener.address) as peer:
+    with Peer(client, pair.kind.of_processes(), pair.listener.address) as peer:
         received = must_be_asked(pair.listener)
         peer.kill()
 
@@ -380,12 +380,12 @@ def test_a_server_killed_in_the_middle_leaves_the_client_able_to_go_on(
     with kind.opened(role=Role.REPLICA) as transport:
         memory = transport.memory("replica-0-i1")
         incoming = memory.allocate("incoming", NBYTES)
-        with Peer("server", kind.of_processes(), kind.address(tmp_path)) as peer:
-            channel = transport.connect(peer.line())
+        with Peer(server, kind.of_processes(), kind.address(tmp_path)) as peer:
+            channel = transport.connect(peer.said())
             gradient = memory.allocate("gradient", NBYTES)
             channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), Slice(gradient, 0, NBYTES))
             channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))
-            assert peer.line() == "0"
+            assert peer.said() == 0
             assert must_receive(channel).header.verb == Verb.FETCHED
             peer.kill()
         assert channel.receive(0.05) is None

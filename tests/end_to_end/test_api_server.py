@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from builders import api_contract
 from cluster import Kubectl
+from contract import api_contract
 from disttrain_operator.cluster import credentials
 from disttrain_operator.cluster.client import Client
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from builders import helm, kubernetes_schemas, monitoring_schemas, product_images
+from builders import helm, product_images, schemas
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
@@ -93,19 +93,19 @@ def test_every_object_is_as_the_api_server_wants_it(
     values: dict[str, Any], kubectl: Kubectl, tmp_path: Path
 ) -> None:
     kinds = {found["kind"] for found in helm.rendered(values)}
-    schemas = kubernetes_schemas.write(kubectl, tmp_path, kinds)
+    location = schemas.write(kubectl, tmp_path, kinds)
     # Of the Prometheus operator's kinds this server knows nothing.
-    monitoring_schemas.write(tmp_path)
+    schemas.write_monitoring(tmp_path)
     manifests = tmp_path / "manifests.yaml"
     manifests.write_text(helm.template(values))
 
     how = ("-strict", "-summary")
     printed = commands.run(
-        binaries.path("kubeconform"), *how, f"-schema-location={schemas}", manifests
+        binaries.path("kubeconform"), *how, f"-schema-location={location}", manifests
     )
 
     assert "Invalid: 0, Errors: 0, Skipped: 0" in printed
-    assert (kinds >= set(monitoring_schemas.KINDS)) == ("metrics" in values)
+    assert (kinds >= set(schemas.MONITORED)) == ("metrics" in values)
 
 
 def test_dashboards_and_alerts_are_what_was_generated(kubectl: Kubectl) -> None:

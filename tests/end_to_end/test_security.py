@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import re
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from builders import cluster_jobs, forwarding, helm
+from builders import cluster_jobs, helm, mortal
 from builders.cluster_training import NAME, ClusterTraining
 from builders.pretended_training import PretendedTraining
 from builders.strangers import a_message, a_peer, answer
@@ -235,8 +237,16 @@ def door(job: ClusterTraining, listener: Role) -> Iterator[str]:
     """The address of the first pod that listens in a role."""
     name, port = LISTENERS[listener]
     pod = job.pods(name)[0]["metadata"]["name"]
-    with forwarding.forwarded(job.kubectl, pod, port) as address:
-        yield f"tcp://{address}"
+    # Pods have addresses in their cluster: the API server forwards a port of this machine.
+    line = job.kubectl.command("port-forward", "--address=127.0.0.1", f"pod/{pod}", f":{port}")
+    with subprocess.Popen(mortal.command(*line), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            told = re.match(r"Forwarding from (\S+)", process.stdout.readline())
+            assert told is not None, f"no port of {pod} is forwarded"
+            yield f"tcp://{told[1]}"
+        finally:
+            process.kill()
 
 
 def is_of_the_order(file: str, job: str) -> bool:

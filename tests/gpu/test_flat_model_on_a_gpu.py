@@ -10,7 +10,8 @@ from torch.nn import functional
 from builders import placements
 from builders.downpours import a_downpour
 from builders.networks import a_network, a_normalised_network
-from builders.parameter_servers import OneShard, tensor
+from builders.parameter_servers import OneShard
+from builders.replicas import tensor
 from disttrain.coordinator.protocol.fields import START
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour

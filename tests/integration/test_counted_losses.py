@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from builders.runs import RunningJob
-from builders.serial import Course
 from disttrain import LossContext
+from oracles.serial import Course
 from tasks import tokens
 from tasks.tokens import Tokens
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
+from builders.scraping import asked
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
@@ -237,8 +238,8 @@ def test_a_task_that_fails_while_it_trains_fails_the_job(tmp_path: Path) -> None
         assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
 
 
-def is_ready(job: PodJob, address: str) -> bool:
-    return job.ask(address, "/ready") == (200, "ready\n")
+def is_ready(address: str) -> bool:
+    return asked(address, "/ready") == (200, "ready\n")
 
 
 def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
@@ -247,10 +248,10 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
         status = job.wait_until(begun)
         addresses = [each["metricsAddress"] for each in (status, *status["members"])]
         for address in addresses:
-            assert job.ask(address, "/healthz") == (200, "alive\n")
+            assert asked(address, "/healthz") == (200, "alive\n")
             # A replica is ready a moment after the status tells of it.
-            wait_until(partial(is_ready, job, address), f"{address} is ready")
-            assert "disttrain_" in job.ask(address, "/metrics").body
+            wait_until(partial(is_ready, address), f"{address} is ready")
+            assert "disttrain_" in asked(address, "/metrics").body
 
 
 def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from torch.nn.utils import clip_grad_norm_, parameters_to_vector
 from torch.optim import SGD, Adagrad, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
-from builders import serial
 from builders.runs import RunningJob
-from builders.serial import Course
+from oracles import serial
+from oracles.serial import Course
 from tasks.proving import WIDTH, Everything, Proving
 
 pytestmark = pytest.mark.landing

@@ -4,7 +4,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,6 @@ class Takeover:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What kind of run."""
-
     seed: int
     kind: Kind = Kind.DOWNPOUR
     shard_faults: bool = True
@@ -67,8 +65,6 @@ class Plan:
 
 
 class Chaos:
-    """One run."""
-
     def __init__(self, plan: Plan, before: "Chaos | None" = None) -> None:
         """`before`: a run that was stopped, whose job goes on in the same folder."""
         self.plan = plan
@@ -154,10 +150,6 @@ class Chaos:
     def is_downpour(self) -> bool:
         return self.plan.kind is Kind.DOWNPOUR
 
-    @property
-    def plan_without_stop(self) -> Plan:
-        return replace(self.plan, stop_at=None)
-
     def _run(self) -> None:
         self.coordinator.start()
         self.time.start(self._launch)
@@ -214,40 +206,29 @@ class Chaos:
         return f"{COORDINATOR}-{life}"
 
     def _job(self) -> DistTrainJob:
-        size = jobs.Size(replicas=self.replicas, shards=self.shards)
+        more = [*jobs.of_size(self.replicas, self.shards), *self.plan.more]
         if not self.is_downpour:
-            return jobs.of_a_method(self.plan.kind, size, *self.plan.more)
-        more = [*self.plan.more]
+            return jobs.of_a_method(self.plan.kind, *more)
         if self.chance.random() < 0.3:
             more.append("spec.strategy.downpour.warmStart.samples=12")
-        return jobs.of_downpour(size, *more, target=self.plan.target)
+        return jobs.of_downpour(*more, target=self.plan.target)
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
-            self._kill_replica,
-            self._pause_replica,
+            lambda: self._some("replica").kill(),
+            lambda: self._pause(self._some("replica")),
             self._kill_coordinator,
-            self._pause_coordinator,
+            lambda: self._pause(self.coordinator.life),
         ]
         if self.plan.shard_faults:
-            kinds += [self._kill_shard, self._kill_shard, self._pause_shard]
+            kinds += 2 * [lambda: self._some("shard").kill()]
+            kinds.append(lambda: self._pause(self._some("shard")))
         at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
         self.time.after(at, self.chance.choice(kinds))
 
-    def _kill_replica(self) -> None:
-        self.members[f"replica-{self.chance.randrange(self.replicas)}"].kill()
-
-    def _kill_shard(self) -> None:
-        self.members[f"shard-{self.chance.randrange(self.shards)}"].kill()
-
-    def _pause_replica(self) -> None:
-        self._pause(self.members[f"replica-{self.chance.randrange(self.replicas)}"])
-
-    def _pause_shard(self) -> None:
-        self._pause(self.members[f"shard-{self.chance.randrange(self.shards)}"])
-
-    def _pause_coordinator(self) -> None:
-        self._pause(self.coordinator.life)
+    def _some(self, role: str) -> Life:
+        number = self.shards if role == "shard" else self.replicas
+        return self.members[f"{role}-{self.chance.randrange(number)}"]
 
     def _pause(self, life: Life) -> None:
         """What is said to it meanwhile fills its queues."""

@@ -1,7 +1,6 @@
 """The manifests of the jobs that are simulated."""
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from builders.jobs import a_batch_job, a_job
 from disttrain.job.spec import DistTrainJob
@@ -31,14 +30,7 @@ class Kind(StrEnum):
         return self in {Kind.AFTER_DOWNPOUR, Kind.AFTER_SGD}
 
 
-class Size(NamedTuple):
-    """Of a job."""
-
-    replicas: int
-    shards: int
-
-
-def of_downpour(size: Size, *more: str, target: bool) -> DistTrainJob:
+def of_downpour(*more: str, target: bool) -> DistTrainJob:
     """Which ends after its epochs or, with a target, when a measure has reached it."""
     found = [
         "spec.strategy.downpour.optimizer.sgd.learningRate=1",
@@ -52,14 +44,14 @@ def of_downpour(size: Size, *more: str, target: bool) -> DistTrainJob:
     if target:
         found.append("spec.stop.targetMetric.name=accuracy")
         found.append("spec.stop.targetMetric.atLeast=0.7")
-    return a_job(*_common(size), *found, *more)
+    return a_job(*found, *more)
 
 
 def epochs(*, target: bool) -> int:
     return 3 if target else 2
 
 
-def of_a_method(kind: Kind, size: Size, *more: str) -> DistTrainJob:
+def of_a_method(kind: Kind, *more: str) -> DistTrainJob:
     """Which ends when it has converged."""
     found = [
         f"{_METHOD}.precision=float64",
@@ -81,13 +73,14 @@ def of_a_method(kind: Kind, size: Size, *more: str) -> DistTrainJob:
         found.append(f"{_METHOD}.warmStart.samples={WARM_SAMPLES}")
         found.append(f"{_METHOD}.warmStart.batchSize=4")
         found.append(f"{_METHOD}.warmStart{downpour}.sgd.learningRate={WARM_RATE}")
-    return a_batch_job(*_common(size), *found, *more)
+    return a_batch_job(*found, *more)
 
 
-def _common(size: Size) -> list[str]:
+def of_size(replicas: int, shards: int) -> list[str]:
+    """What all jobs have, whatever they do."""
     return [
-        f"spec.replicas.count={size.replicas}",
-        f"spec.parameterServer.shards={size.shards}",
+        f"spec.replicas.count={replicas}",
+        f"spec.parameterServer.shards={shards}",
         "spec.coordinator.leaseSeconds=4",
         "spec.coordinator.memberTimeoutSeconds=10",
         "spec.audit=full",

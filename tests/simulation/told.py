@@ -66,13 +66,9 @@ def _saved(world: World, shard: int, checkpoint: int, values: dict[int, Records]
     """What the values in a checkpoint are made of."""
     writer, records = world.cuts[checkpoint, shard]
     # Those of the writer come behind those that it began with itself.
-    begun = len(values[writer]) - len(_own(world, shard, writer))
+    own = ledger.read(ledger.path_of(RunFolder(world.folder).ledger, shard, writer))
+    begun = len(values[writer]) - len(own)
     return values[writer][: begun + records]
-
-
-def _own(world: World, shard: int, life: int) -> Records:
-    folder = RunFolder(world.folder).ledger
-    return ledger.read(ledger.path_of(folder, shard, life))
 
 
 def _of(records: Records, kind: Kind) -> Iterator[Records]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders.sampled_jobs import BatchJob
 from disttrain.coordinator.decisions.stop_rules import is_target_met
 from disttrain.coordinator.journal.batch_entries import CourseBegun
 from disttrain.coordinator.journal.batch_state import Batch
@@ -17,7 +18,7 @@ from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.state.share import Share
 from simulation import batch
 from simulation import chaos as runs
-from simulation.batch import Point, Serial
+from simulation.batch import Point
 from simulation.chaos import CHUNK_BYTES, Chaos
 from simulation.jobs import WARM_SAMPLES
 from simulation.world import accuracy
@@ -150,7 +151,7 @@ def _applied(chaos: Chaos) -> Point:
     return made
 
 
-def undisturbed(chaos: Chaos) -> Serial:
+def undisturbed(chaos: Chaos) -> BatchJob:
     """How a job's batch method goes from where it began, if nothing happens meanwhile."""
     spec = chaos.world.job.spec
     rules = spec.strategy.sandblaster
@@ -167,11 +168,11 @@ def _of_a_method(chaos: Chaos) -> list[str]:
     if chaos.plan.kind.has_warm_start:
         found += _warm_start(chaos, state.batch)
     else:
-        points = {accuracy(np.frombuffer(point)) for point in serial.points}
+        points = {accuracy(point) for point in serial.points}
         measured = {one.measures["accuracy"] for one in state.evaluations}
         if any(one != pytest.approx(min(points, key=lambda p: abs(p - one))) for one in measured):
             found.append("a point was measured that an undisturbed run does not come to")
-    if chaos.exported.tobytes() != serial.points[-1]:
+    if chaos.exported.tobytes() != serial.points[-1].tobytes():
         found.append("the parameters are not those of an undisturbed run")
     return found
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from builders import frozen_script, many_jobs, rivals
-from builders.jobset import JOBSET
-from builders.rivals import Rival
-from builders.tfjob import TFJOB
+from builders.rivals import JOBSET, TFJOB, Rival
 
 FROZEN = Path(frozen_script.__file__).with_suffix(".json").read_text()
 

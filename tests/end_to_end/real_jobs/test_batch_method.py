@@ -5,9 +5,10 @@ import pytest
 from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
 from builders.cluster_training import ClusterTraining
+from builders.commands import Answer
 from builders.job_view import Status
 from builders.operator_process import OperatorProcess
-from builders.people import Person, Typed
+from builders.people import Person
 from cluster import Kubectl
 from cluster.hooks import Hooks
 
@@ -75,7 +76,7 @@ def see_it_train(job: ClusterTraining) -> None:
     )
 
 
-def shows_rates(top: Typed) -> bool:
+def shows_rates(top: Answer) -> bool:
     """Whether shards carry out orders, and replicas compute samples."""
     assert top.code == 0, top.err
     head = top.rows["POD"]

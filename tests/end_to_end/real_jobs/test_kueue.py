@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import app_wrappers, installations, queue_programs, queues
+from builders import app_wrappers, installations, queues
 from builders.app_wrappers import WrappedTraining
 from builders.cluster_training import (
     EPOCHS,
@@ -65,7 +65,7 @@ def wrapped(
 
 def test_the_own_program_passes_its_tests(kubectl: Kubectl) -> None:
     # The cluster's fixture says why where nothing can be built.
-    queue_programs.OWN.run_own_tests()
+    installations.OWN.run_own_tests()
 
 
 def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(

@@ -5,21 +5,69 @@ give a node up.
 """
 
 import copy
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
 
 import pytest
 
-from builders import cluster_jobs, lost_nodes, product_images
+from builders import cluster_jobs, product_images
 from builders.cluster_training import ClusterTraining
-from builders.job_view import Status
+from builders.job_view import JobView, Status
 from builders.pretended_training import PretendedTraining
 from cluster import Cluster, Kubectl, images
 from cluster.layout import Node
 
 pytestmark = pytest.mark.landing
 
+LIMIT: Final = timedelta(seconds=280)
+"""50 s until the node counts as lost, 30 s of patience with it, the pods' grace, 30 s more."""
+TAINT: Final = "test.disttrain.dev/to-be-lost"
+PODS: Final = 5
 GRACE_SECONDS = 10
 ON_ALL_NODES = {"volume": {"size": "1Mi", "accessModes": ["ReadWriteMany"]}}
+
+
+@contextmanager
+def one_more_node(cluster: Cluster) -> Iterator[Node]:
+    """A node for those who ask for it."""
+    added = cluster.add_node()
+    try:
+        cluster.kubectl.run("taint", "node", added.name, f"{TAINT}={added.name}:NoSchedule")
+        yield added
+    finally:
+        cluster.remove_node(added)
+
+
+@contextmanager
+def no_other_node(cluster: Cluster) -> Iterator[None]:
+    """Meanwhile a pod starts on the node that it tolerates, or waits for it."""
+    first = cluster.nodes[0].name
+    cluster.kubectl.run("cordon", first)
+    try:
+        yield
+    finally:
+        cluster.kubectl.run("uncordon", first)
+
+
+def toleration(node: Node) -> dict[str, Any]:
+    """What a pod's spec says to be allowed on this node."""
+    return {"tolerations": [{"key": TAINT, "value": node.name, "effect": "NoSchedule"}]}
+
+
+def places(job: JobView) -> set[str]:
+    """Names of the nodes that the job's pods are on."""
+    return {pod["spec"].get("nodeName", "") for pod in job.pods()}
+
+
+def are_elsewhere(job: JobView, node: Node) -> bool:
+    """Whether all pods run, none of them on the node."""
+    found = job.pods()
+    running = [pod for pod in found if pod["status"]["phase"] == "Running"]
+    there = [pod for pod in found if pod["spec"].get("nodeName") == node.name]
+    return len(running) == PODS and not there
 
 
 @pytest.mark.alone
@@ -28,22 +76,22 @@ def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
     own_cluster: Cluster, namespace: Kubectl, job: ClusterTraining
 ) -> None:
     pretended = PretendedTraining(namespace, "pretended")
-    with lost_nodes.one_more_node(own_cluster) as dark:
+    with one_more_node(own_cluster) as dark:
         own_cluster.load(images.archive(product_images.RUNTIME), product_images.RUNTIME)
-        with lost_nodes.one_more_node(own_cluster) as silent:
+        with one_more_node(own_cluster) as silent:
             # Nobody is left who could use the time to end.
             quickly = {"terminationGracePeriodSeconds": GRACE_SECONDS}
             # A node takes minutes to be given up: one epoch is enough to go on with.
             one_epoch = {"epochs": 1}
-            with lost_nodes.no_other_node(own_cluster):
-                there = {**lost_nodes.tolerating(dark), **quickly}
+            with no_other_node(own_cluster):
+                there = {**toleration(dark), **quickly}
                 job.apply(pods=there, stop=one_epoch, checkpoint=ON_ALL_NODES)
                 pretended.apply(**tolerating(silent), checkpoint=ON_ALL_NODES)
                 pretended.wait_for_phase("Running")
                 job.train()
             before, former = job.samples(), pretended.uids()
-            assert lost_nodes.places(job) == {dark.name}
-            assert lost_nodes.places(pretended) == {silent.name}
+            assert places(job) == {dark.name}
+            assert places(pretended) == {silent.name}
             # They train on with the keys that they have; no other node has a copy.
             secrets = f"--selector=app.kubernetes.io/instance={pretended.name}"
             pretended.kubectl.run("delete", "secrets", secrets)
@@ -52,8 +100,8 @@ def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
             # Its pods run on, and nobody hears of them.
             own_cluster.kill_kubelet(silent)
             for each, node in ((job, dark), (pretended, silent)):
-                gone = lost_nodes.elsewhere(each, node)
-                each.wait_until(gone, "all pods run elsewhere", lost_nodes.LIMIT)
+                gone = partial(are_elsewhere, each, node)
+                each.wait_until(gone, "all pods run elsewhere", LIMIT)
 
             own_cluster.start_kubelet(silent)
             assert_pods_are_new(pretended, former)
@@ -83,5 +131,5 @@ def tolerating(node: Node) -> dict[str, Any]:
     spec = copy.deepcopy(cluster_jobs.pretending("any")["spec"])
     parts = ("coordinator", "parameterServer", "replicas")
     for part in parts:
-        spec[part]["template"]["spec"] |= lost_nodes.tolerating(node)
+        spec[part]["template"]["spec"] |= toleration(node)
     return {part: spec[part] for part in parts}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
+from builders.jobs import a_spec
 from builders.operator_in_memory import OperatorInMemory, WatchEvent
 from disttrain.errors import DistTrainError
 from disttrain_operator.errors import Forbidden
@@ -27,16 +28,8 @@ COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": "
 
 
 def job(**spec: Any) -> dict[str, Any]:
-    written = {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 8,
-        "stop": {"epochs": 1},
-        "parameterServer": {"shards": 2},
-        "replicas": {"count": 3},
-        "suspend": False,
-        **spec,
-    }
+    shared = {"parameterServer": {"shards": 2}, "replicas": {"count": 3}, "suspend": False}
+    written = a_spec(**{**shared, **spec})
     return {"metadata": {"namespace": KEY.namespace, "name": KEY.name}, "spec": written}
 
 

@@ -13,7 +13,8 @@ from builders.checkpoints import (
     a_placement,
     a_tensor,
     counting,
-    write_part,
+    parts_at,
+    put_part,
 )
 from disttrain.checkpoint import model_map
 from disttrain.checkpoint.errors import Corrupt
@@ -76,7 +77,7 @@ def test_a_range_beyond_the_model_is_refused(tmp_path: Path) -> None:
 def test_a_file_with_other_tensors_than_the_manifest_says_is_refused(tmp_path: Path) -> None:
     checkpoint = a_checkpoint(tmp_path)
     short = {placements.PARAMETERS: Range(0, 10)}
-    write_part(checkpoint.path, 0, short, counting(a_layout()))
+    put_part(parts_at(checkpoint.path), 0, short, counting(a_layout()))
     with Restore(checkpoint) as restore, pytest.raises(Corrupt, match="10 elements of type F32"):
         restore.check_files()
 

@@ -3,11 +3,11 @@
 import statistics
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from builders.batch_problems import Problem, Vector, fused, iterates, shards_of
+from builders.batch_jobs import of_model
+from builders.batch_problems import Problem, fused, iterates, shards_of
 from digits import Digits, read_digits
 
 
@@ -18,17 +18,11 @@ def digits_network(seed: int) -> Problem:
     pixels, labels = read_digits()
     images, wanted = pixels[:100].double(), labels[:100]
 
-    def evaluate(x: Vector) -> tuple[float, Vector]:
-        vector_to_parameters(torch.from_numpy(x.copy()), model.parameters())
-        model.zero_grad()
+    def loss() -> Tensor:
         penalty = sum((one.square().sum() for one in model.parameters()), start=torch.zeros(()))
-        loss = functional.cross_entropy(model(images), wanted) + 5e-4 * penalty
-        loss.backward()  # type: ignore[no-untyped-call]
-        gradients = [one.grad for one in model.parameters() if one.grad is not None]
-        return loss.item(), parameters_to_vector(gradients).numpy().copy()
+        return functional.cross_entropy(model(images), wanted) + 5e-4 * penalty
 
-    start = parameters_to_vector(model.parameters()).detach().numpy().copy()
-    return Problem("digits", start, evaluate)
+    return of_model("digits", model, loss)
 
 
 def torch_losses(problem: Problem, evaluations: int) -> list[float]:

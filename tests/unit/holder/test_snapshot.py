@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import committed_cuts, downpour_shards, placements
-from builders.checkpoints import parts_at
+from builders import downpour_shards, placements
+from builders.checkpoints import commit_cuts, parts_at
 from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.notes import Table
@@ -84,11 +83,6 @@ def take_cut(shard: Shard, number: int = 1) -> Cut:
     made = writing.cut(number, shard.state.values, shard.state.notes())
     shard.state.cut = made
     return made
-
-
-def commit(folder: Path, cuts: Sequence[Cut], rule: str = "sgd", number: int = 1) -> Checkpoint:
-    model = committed_cuts.a_model(placements.PARAMETERS, ELEMENTS)
-    return committed_cuts.commit(folder, cuts, model, rule, number)
 
 
 def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
@@ -177,7 +171,7 @@ def test_what_comes_back_goes_on_at_the_chunk_after_the_snapshot(tmp_path: Path)
     shard = a_shard(Adagrad(learning_rate=1.0))
     push(shard, 1)
     push(shard, 2, chunks=[0, 1])
-    checkpoint = commit(tmp_path, [take_cut(shard)], "adagrad")
+    checkpoint = commit_cuts(tmp_path, [take_cut(shard)], "adagrad")
     push(shard, 2, chunks=range(2, 10))
     again = a_shard(Adagrad(learning_rate=1.0))
     restored = restoring.restore([checkpoint], wanted(rule="adagrad"))
@@ -204,7 +198,7 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
         torch.cat([part_of(shard, vector) for shard in shards])
         for vector in (placements.PARAMETERS, SUM_OF_SQUARES)
     ]
-    checkpoint = commit(tmp_path, [take_cut(shard) for shard in shards], "adagrad")
+    checkpoint = commit_cuts(tmp_path, [take_cut(shard) for shard in shards], "adagrad")
     restored = [
         restoring.restore([checkpoint], wanted(index, after, "adagrad")) for index in range(after)
     ]
@@ -232,7 +226,7 @@ def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_pa
     )
     made.notes = replace(made.notes, tables={"deliveries": earlier})
 
-    restored = restoring.restore([commit(tmp_path, [made])], wanted())
+    restored = restoring.restore([commit_cuts(tmp_path, [made])], wanted())
 
     assert restored is not None
     assert restored.delivered == {LIFE: now}
@@ -245,7 +239,7 @@ def test_a_table_of_a_later_version_is_refused(tmp_path: Path, columns: tuple[st
     later = Table(columns=columns, rows=rows)
     made.notes = replace(made.notes, tables={"deliveries": later})
     with pytest.raises(Corrupt, match="columns of another version"):
-        restoring.restore([commit(tmp_path, [made])], wanted())
+        restoring.restore([commit_cuts(tmp_path, [made])], wanted())
 
 
 def part_of(shard: Shard, vector: Vector) -> torch.Tensor:
@@ -257,9 +251,9 @@ def part_of(shard: Shard, vector: Vector) -> torch.Tensor:
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
     push(shard, 1)
-    commit(tmp_path, [take_cut(shard)], number=1)
+    commit_cuts(tmp_path, [take_cut(shard)], number=1)
     push(shard, 2)
-    second = commit(tmp_path, [take_cut(shard)], number=2)
+    second = commit_cuts(tmp_path, [take_cut(shard)], number=2)
     file = second.path / names.part_file(0)
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
@@ -279,7 +273,7 @@ def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_ane
     tmp_path: Path,
 ) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
-    folders = [commit(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
+    folders = [commit_cuts(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
     for folder in (folders[0], folders[2], folders[3]):
         (folder / names.MANIFEST).write_bytes(b"")
     candidates, damaged = newest(stores.in_folder(tmp_path), "job", None)
@@ -294,13 +288,13 @@ def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_ane
 
 
 def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
-    checkpoint = commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
+    checkpoint = commit_cuts(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
     with pytest.raises(WrongSnapshot, match="adagrad"):
         restoring.restore([checkpoint], wanted(rule="adagrad"))
 
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
-    commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
+    commit_cuts(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
     assert newest(stores.in_folder(tmp_path), "another", None) == ([], ())
 
 

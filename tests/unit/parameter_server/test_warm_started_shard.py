@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import batch_shards, committed_cuts, placements
+from builders import batch_shards, checkpoints, placements
 from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT
 from builders.jobs import a_batch_job
 from builders.transports import a_header
@@ -77,8 +77,7 @@ class Story:
     def save(self) -> None:
         assert self.shard.state.values is not None
         cut = writing.cut(1, self.shard.state.values, self.shard.state.notes())
-        model = committed_cuts.a_model(self.trainable, ELEMENTS)
-        self.checkpoint = committed_cuts.commit(self.folder, [cut], model, "adagrad", 1)
+        self.checkpoint = checkpoints.commit_cuts(self.folder, [cut], "adagrad")
 
     def returns(self) -> orders.Result:
         return self.shard.return_to(1, self.reload)

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from builders import placements
 from builders.networks import Unusual, a_network, a_normalised_network
-from builders.parameter_servers import tensor
+from builders.replicas import tensor
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica.flat_model import FlatModel
 from disttrain.task.errors import ModelError

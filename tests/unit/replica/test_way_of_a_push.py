@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,16 +25,15 @@ from torch.nn import functional
 from builders import downpour_shards
 from builders.downpours import a_downpour
 from builders.networks import a_network
-from builders.shard_process import JOB
-from builders.transports import PATIENCE, an_address
-from disttrain.coordinator.protocol.messages import ShardAddress
+from builders.replicas import Replica, replica
+from builders.shard_thread import ShardThread
+from builders.transports import PATIENCE
 from disttrain.job.optimizer import Optimizer
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
@@ -48,9 +48,8 @@ from disttrain.replica.pushes import PushThread
 from disttrain.replica.work import WorkItem
 from disttrain.state.placement import place
 from disttrain.task.loss import BatchLoss, LossContext
-from disttrain.transport.config import TransportConfig, TransportKind
-from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role
+from disttrain.transport.config import TransportKind
+from disttrain.transport.interface import Transport
 
 MOST_FILES = 25
 """With the four that either transport itself has."""
@@ -109,40 +108,18 @@ def tells(value: object) -> bool:
     return SAMPLES in held and OFFSET in held
 
 
-class Shard:
-    """One shard in a thread."""
-
-    def __init__(self, kind: TransportKind, folder: Path, model: torch.nn.Module) -> None:
-        rule = Optimizer.model_validate({"adagrad": {"learningRate": 0.1}}).rule
-        self.placement = place(model_tensors.describe(model).layout, 1, rule.kept)
-        self._transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.SHARD))
-        self._listener = self._transport.listen(an_address(kind, folder))
-        records = Records(
-            incarnation=1,
-            acknowledged=AcknowledgedFile(folder / "acknowledged.bin"),
-            ledger=ledger.Ledger(folder / "shard-0.i1.bin"),
-        )
-        shard = downpour_shards.build(ShardState(index=0, incarnation=1), rule, records)
-        shard.configure(self.placement, self._transport.chunk_bytes)
-        shard.admit(SenderLife(0, 1))
-        self._serving = Serving(self._listener, shard)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> ShardAddress:
-        return ShardAddress(index=0, incarnation=1, address=self._listener.address)
-
-    def close(self) -> None:
-        self._ended.set()
-        self._thread.join(PATIENCE)
-        self._transport.close()
-
-    def _serve(self) -> None:
-        while not self._ended.is_set():
-            if not self._serving.serve_waiting():
-                self._transport.wait([self._listener], 0.05)
+def a_shard(folder: Path, model: torch.nn.Module, transport: Transport) -> Shard:
+    rule = Optimizer.model_validate({"adagrad": {"learningRate": 0.1}}).rule
+    records = Records(
+        incarnation=1,
+        acknowledged=AcknowledgedFile(folder / "acknowledged.bin"),
+        ledger=ledger.Ledger(folder / "shard-0.i1.bin"),
+    )
+    shard = downpour_shards.build(ShardState(index=0, incarnation=1), rule, records)
+    placement = place(model_tensors.describe(model).layout, 1, rule.kept)
+    shard.configure(placement, transport.chunk_bytes)
+    shard.admit(SenderLife(0, 1))
+    return shard
 
 
 class Batches:
@@ -188,22 +165,25 @@ def way() -> Iterator[Way]:
     threading.setprofile(None)
 
 
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return a_network()
+
+
+@pytest.fixture
+def one(kind: TransportKind, tmp_path: Path, model: torch.nn.Module, way: Way) -> Iterator[Replica]:
+    with (
+        ShardThread(kind, tmp_path, partial(a_shard, tmp_path, model)) as shard,
+        replica(kind, [shard]) as made,
+    ):
+        yield made
+
+
 def test_a_push_passes_few_files_and_three_types(
-    kind: TransportKind, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
+    one: Replica, model: torch.nn.Module, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = a_network()
-    shard = Shard(kind, tmp_path, model)
-    transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
-    config = ClientConfig(
-        transport=transport,
-        identity=Identity(0, 1),
-        directory=lambda: [shard.address],
-        placement=shard.placement,
-        patience_seconds=PATIENCE,
-    )
-    memory = transport.memory("replica-0-i1")
-    flat = FlatModel(model, memory, torch.device("cpu"), outgoing_buffers=2)
-    sides = Sides(push=PushClient(config), fetch=FetchClient(config))
+    flat = FlatModel(model, one.memory, torch.device("cpu"), outgoing_buffers=2)
+    sides = Sides(push=one.pushes, fetch=one.fetches)
     connection = Connection(flat, sides, Halt(), Ledger(tmp_path / "replica-0.i1.bin"))
     connection.upload([0])
     downpour = Downpour(connection, a_downpour(fetch_every=4))
@@ -239,9 +219,6 @@ def test_a_push_passes_few_files_and_three_types(
     assert way.arrived.wait(PATIENCE)
 
     connection.close()
-    shard.close()
-    transport.close()
-    memory.close()
     assert len(way.files) <= MOST_FILES, "\n".join(sorted(way.files))
     assert way.types <= TYPES
     assert "Push" in way.types

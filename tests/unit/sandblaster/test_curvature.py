@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from builders.batch_problems import RULES, Problem, Vector, iterates, rosenbrock, shards_of
-from builders.serial_multi_batch import Pair, damped, matrix, two_loop
 from disttrain.sandblaster import curvature
 from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import Descent
@@ -14,6 +13,7 @@ from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.armijo import ArmijoRules
 from oracles.batch_method import BatchMethod
 from oracles.plain_lbfgs import PlainLbfgs
+from oracles.serial_multi_batch import Pair, damped, matrix, two_loop
 
 CARELESS = replace(RULES, search=ArmijoRules())
 """The loss falls, and that is all: the gradient may fall along a step, too."""

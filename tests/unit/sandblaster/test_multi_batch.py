@@ -7,7 +7,6 @@ import pytest
 
 from builders.batch_problems import RULES, Vector
 from builders.sampled_jobs import BatchJob, Regression, regression
-from builders.serial_multi_batch import SerialMultiBatch
 from disttrain.sandblaster.batch.batches import Batch, Batches
 from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.runs import Run
@@ -19,6 +18,7 @@ from disttrain.sandblaster.line_search.search import SearchRules
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.method import End, Part
 from disttrain.sandblaster.multi_batch import MultiBatch
+from oracles.serial_multi_batch import SerialMultiBatch
 
 ITERATIONS = 30
 SEARCHES: dict[str, SearchRules] = {"armijo": ArmijoRules(), "wolfe": WolfeRules()}

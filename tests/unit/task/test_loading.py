@@ -1,12 +1,42 @@
 import re
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from builders.user_tasks import COMPLETE, HEADER, a_module
 from disttrain.task.errors import ArgumentsError, EntrypointError, UserCodeError
 from disttrain.task.loading import load_task
+
+_numbers = count()
+
+HEADER = """\
+import disttrain
+from torch import nn
+
+"""
+
+COMPLETE = (
+    HEADER
+    + """
+class Complete(disttrain.Task):
+    def __init__(self, hidden: int = 4, *, depth: int = 1) -> None:
+        self.hidden, self.depth = hidden, depth
+    def model(self):
+        return nn.Linear(1, self.hidden)
+    def dataset(self, split):
+        return list(range(10))
+    def loss(self, model, batch):
+        return model(batch).mean()
+"""
+)
+
+
+def a_module(folder: Path, text: str = COMPLETE) -> str:
+    """Write a module and return its name, `user_task_N`."""
+    name = f"user_task_{next(_numbers)}"
+    (folder / f"{name}.py").write_text(text)
+    return name
 
 
 def test_a_task_is_found_in_the_folder_and_gets_its_arguments(tmp_path: Path) -> None:

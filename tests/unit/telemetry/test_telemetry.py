@@ -54,12 +54,12 @@ def test_a_counter_that_falls_is_served_as_it_was() -> None:
 
 def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
     served = Served("127.0.0.1:0")
-    assert scraping.answered(served.address, "/healthz") == 200
-    assert scraping.answered(served.address, "/ready") == 503
+    assert scraping.asked(served.address, "/healthz").status == 200
+    assert scraping.asked(served.address, "/ready").status == 503
     served.health.is_ready = True
-    assert scraping.answered(served.address, "/ready?verbose") == 200
+    assert scraping.asked(served.address, "/ready?verbose").status == 200
     served.health.begin(limit_seconds=-1.0)
-    assert scraping.answered(served.address, "/healthz") == 503
+    assert scraping.asked(served.address, "/healthz").status == 503
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])

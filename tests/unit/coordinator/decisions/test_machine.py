@@ -75,7 +75,7 @@ def test_who_joins_from_the_same_place_is_the_next_life_of_the_same_replica() ->
     machine = Machine()
     machine.member(Role.SHARD, 0, "s")
     first, other, second = (
-        machine.joined_from(place, instance)
+        machine.member(Role.REPLICA, None, instance, place=place)
         for place, instance in (("pod-a", "1"), ("pod-b", "2"), ("pod-a", "3"))
     )
     assert (second.index, second.incarnation) == (first.index, first.incarnation + 1)

@@ -162,8 +162,8 @@ def test_a_loop_that_hangs_shows_over_http(served: Served, monkeypatch: pytest.M
     monkeypatch.setattr(served.metrics.health, "_clock", lambda: next(seconds))
     served.reporting.ready(patience_seconds=60.0)
 
-    assert scraping.answered(served.metrics.address, "/healthz") == 200
-    assert scraping.answered(served.metrics.address, "/healthz") == 503
+    assert scraping.asked(served.metrics.address, "/healthz").status == 200
+    assert scraping.asked(served.metrics.address, "/healthz").status == 503
 
 
 @pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])

@@ -4,6 +4,7 @@ Each check is a function of a client and of an empty namespace.
 """
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
@@ -23,10 +24,15 @@ _LABELS: Final = {"app": "contract"}
 _EVENTS_SECONDS: Final = 30
 
 
+def _body(kind: Kind, namespace: str, name: str = "one", **content: Any) -> Object:
+    header = {"apiVersion": kind.value.api_version, "kind": kind.name}
+    metadata = {"namespace": namespace, "name": name, "labels": dict(_LABELS)}
+    return {**header, "metadata": metadata, **content}
+
+
 def secret(namespace: str, name: str = "one", **data: str) -> Object:
     """A kind without generation; its data are in base64."""
-    metadata = {"namespace": namespace, "name": name, "labels": dict(_LABELS)}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    return _body(Kind.Secret, namespace, name, data=data)
 
 
 def _pods(image: str = "nothing:1", **changed: Any) -> Object:
@@ -43,15 +49,12 @@ def stateful_set(namespace: str, **changed: Any) -> Object:
         "template": _pods(),
         **changed,
     }
-    metadata = {"namespace": namespace, "name": "one", "labels": dict(_LABELS)}
-    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+    return _body(Kind.StatefulSet, namespace, spec=spec)
 
 
 def job(namespace: str, template: Object) -> Object:
     """A kind whose template must not change."""
-    spec = {"suspend": True, "template": template}
-    metadata = {"namespace": namespace, "name": "one", "labels": dict(_LABELS)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return _body(Kind.Job, namespace, spec={"suspend": True, "template": template})
 
 
 async def _is_refused(call: Awaitable[Any], error: type[DistTrainError], *words: str) -> None:
@@ -265,26 +268,9 @@ async def a_watch_tells_what_came_after_a_list_in_its_order(client: Client, here
     assert versions == sorted(set(versions))
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    created_with_a_uid_a_version_and_a_first_generation,
-    a_name_is_taken_once,
-    what_is_not_there_is_not_found,
-    a_dry_run_refuses_and_keeps_nothing,
-    what_cannot_be_is_refused,
-    a_null_is_as_if_it_were_not_given,
-    a_merge_changes_what_it_names_and_a_null_takes_away,
-    another_spec_is_another_generation,
-    a_merge_that_changes_nothing_is_no_other_version,
-    a_change_may_name_the_object_and_the_version,
-    a_deletion_names_the_object_and_may_name_the_version,
-    what_an_apply_no_longer_names_is_taken_away,
-    what_others_wrote_stays_whatever_is_applied,
-    an_apply_takes_over_and_makes_what_is_not_there,
-    an_apply_that_names_another_object_is_refused,
-    the_template_of_a_job_must_not_change,
-    of_a_stateful_set_only_some_may_change,
-    what_is_made_immutable_stays_so,
-    a_list_is_of_what_is_selected,
-    events_are_listed_by_what_they_are_about,
-    a_watch_tells_what_came_after_a_list_in_its_order,
+CHECKS: Final[tuple[Check, ...]] = tuple(
+    each
+    for name, each in vars().items()
+    if inspect.iscoroutinefunction(each) and not name.startswith("_")
 )
+"""Whatever is public and asks."""

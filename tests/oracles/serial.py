@@ -85,7 +85,8 @@ def algorithm_1_1(course: Course, rate: Rate, *, push_every: int, fetch_every: i
     samples_trained = samples_served = samples_accrued = 0
     for step, batch in enumerate(course.batches()):
         if step % fetch_every == 0:
-            _copy(served, trained)
+            for new, old in zip(served, trained, strict=True):
+                old.data.copy_(new.data)
             samples_trained = samples_served
         model.zero_grad()
         checks.check_loss(course.task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
@@ -105,11 +106,6 @@ def _push(accrued: list[Tensor], served: list[nn.Parameter], rate: float) -> Non
     for total, parameter in zip(accrued, served, strict=True):
         parameter.data.add_(total, alpha=-rate)
         total.zero_()
-
-
-def _copy(source: list[nn.Parameter], target: list[nn.Parameter]) -> None:
-    for new, old in zip(source, target, strict=True):
-        old.data.copy_(new.data)
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:

@@ -94,7 +94,6 @@ def batches(task: Task, dataset: Any, size: int) -> Iterator[Any]:
 
 @torch.no_grad()
 def evaluate(task: Task, model: torch.nn.Module, dataset: Any) -> float:
-    """Accuracy on the whole data set."""
     model.eval()
     correct = 0.0
     for first in range(0, len(dataset), 256):

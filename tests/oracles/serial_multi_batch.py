@@ -16,8 +16,6 @@ Pair = tuple[Vector, Vector]
 
 @dataclass(frozen=True, slots=True)
 class SerialMultiBatch:
-    """One run."""
-
     problem: Regression
     batches: Batches
     search: SearchRules

@@ -1,16 +1,12 @@
-"""A shard of a batch method that serves in a thread of the test, over a real transport."""
+"""A shard that serves in a thread of the test, over a real transport."""
 
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from builders import placements
-from builders.batch_shards import a_placement, a_shard
 from builders.shard_process import JOB
 from builders.transports import PATIENCE, an_address
 from disttrain.coordinator.protocol.messages import ShardAddress
@@ -20,28 +16,27 @@ from disttrain.state.placement import Placement
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a replica is told."""
-
-    placement: Placement
+from disttrain.transport.interface import Transport
 
 
 class ShardThread:
     """Started on entry, ended on exit. `do` is for everything but messages."""
 
-    def __init__(self, kind: TransportKind, folder: Path, elements: int, chunk_bytes: int) -> None:
+    def __init__(
+        self, kind: TransportKind, folder: Path, make: Callable[[Transport], Shard]
+    ) -> None:
         self._transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.SHARD))
         self._listener = self._transport.listen(an_address(kind, folder))
-        self.shard = a_shard(elements=elements, chunk_bytes=chunk_bytes)
+        self.shard = make(self._transport)
         self._serving = Serving(self._listener, self.shard)
-        self._work: queue.Queue[tuple[Callable[[Shard], Any], Future[Any]]]
-        self._work = queue.Queue()
+        self._work: queue.Queue[tuple[Callable[[Shard], Any], Future[Any]]] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.plan = Plan(a_placement(placements.PARAMETERS, elements))
+
+    @property
+    def placement(self) -> Placement:
+        assert self.shard.state.values is not None
+        return self.shard.state.values.share.placement
 
     @property
     def directory_entry(self) -> ShardAddress:
@@ -57,12 +52,7 @@ class ShardThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(PATIENCE)
         self._transport.close()
