@@ -50,8 +50,9 @@ def test_only_what_nobody_waits_for_is_an_orphan() -> None:
 
 
 def test_ended_children_are_seen_until_somebody_waits_for_them() -> None:
+    handler = signal.getsignal(signal.SIGCHLD)
     pid = an_ended_child()
     assert pid in process_one.ended_children()
     os.waitpid(pid, 0)
     assert pid not in process_one.ended_children()
-    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGCHLD) is handler

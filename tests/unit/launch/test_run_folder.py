@@ -11,7 +11,7 @@ import pytest
 
 from builders.checkpoints import a_checkpoint
 from disttrain.job.location import Location
-from disttrain.launch import outcome
+from disttrain.launch import outcome, run_folder
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folders
 from disttrain.launcher import run
@@ -82,7 +82,8 @@ def test_a_folder_of_another_user_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
+def test_who_only_looks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "_LOOK_SECONDS", 10.0)
     folder = RunFolder(tmp_path / "run")
     folder.create()
     folder.require_free()
