@@ -14,11 +14,13 @@ class Resource:
     api_version: str
     plural: str
 
-    def path(self, namespace: str | None, name: str = "") -> str:
-        """An object, or without a name the collection; no namespace: in all of them."""
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        """An object, or with name None the collection; no namespace: in all of them."""
+        # Else what is asked of an object would be done to all of its kind.
+        assert name != "", "an object has a name"  # noqa: S101 - for ourselves.
         root = "apis" if "/" in self.api_version else "api"
         within = f"/namespaces/{namespace}" if namespace else ""
-        inside = f"/{name}" if name else ""
+        inside = "" if name is None else f"/{name}"
         return f"/{root}/{self.api_version}{within}/{self.plural}{inside}"
 
 

@@ -1,8 +1,8 @@
 """kopf's watch of jobs, with its connection to the API server and its storages.
 
 kopf reads JSON by the standard library, which ends on a job that is nested too deeply, and with it
-the operator: so its connection gives it no more of a job than may be parsed. Its storages are
-several of which there are none: an object costs no patch, and none is ever needed.
+the operator: so its connection gives it no more of a job than may be parsed. Its lists of
+storages are empty: nothing is stored in an object, so that none costs a patch.
 """
 
 import asyncio

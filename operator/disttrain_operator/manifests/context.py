@@ -66,5 +66,10 @@ class Scale:
 
     def of(self, kind: Kind) -> int:
         """How many pods a workload of a kind shall have."""
-        sizes = {Kind.StatefulSet: self.shards, Kind.ReplicaSet: self.replicas}
-        return sizes.get(kind, int(self.coordinator))
+        sizes = {
+            Kind.StatefulSet: self.shards,
+            Kind.ReplicaSet: self.replicas,
+            Kind.Deployment: self.replicas,
+            Kind.Job: int(self.coordinator),
+        }
+        return sizes[kind]

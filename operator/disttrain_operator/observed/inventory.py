@@ -52,9 +52,10 @@ class Observed:
         elif isinstance(record, ChildRecord):
             self.children[record.kind, record.name] = record
         else:
+            if self.job is None or self.job.uid != record.uid:
+                # A volume that is kept keeps the place through all jobs of one name.
+                self.words = {uid: said for uid, said in self.words.items() if uid == record.uid}
             self.job = record
-            # A volume that is kept keeps the place through all jobs of one name.
-            self.words = {uid: said for uid, said in self.words.items() if uid == record.uid}
 
     def forget(self, record: Record) -> None:
         if isinstance(record, PodRecord):

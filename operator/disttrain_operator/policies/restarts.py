@@ -211,9 +211,13 @@ def _parsed(annotation: str) -> dict[Role, _Tally]:
 def _tally(entry: dict[str, Any]) -> _Tally:
     counts = untrusted.mapping(entry, "pods")
     return _Tally(
-        total=untrusted.number(entry.get("total")),
-        outside=untrusted.number(entry.get("outside")),
-        members=untrusted.number(entry.get("members")),
-        known={uid: untrusted.number(count) for uid, count in counts.items()},
+        total=_whole(entry.get("total")),
+        outside=_whole(entry.get("outside")),
+        members=_whole(entry.get("members")),
+        known={uid: count for uid, count in counts.items() if isinstance(count, int)},
         seen={},
     )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -272,7 +272,9 @@ class Actor:
         await self._tell(job, events.removed(action, why))
 
     async def _why_lost(self, pod: PodRecord) -> str:
-        """Why a pod's node is lost, in words; empty for a node that answers."""
+        """Why a pod's node is lost, in words; empty for a node that answers, or for none."""
+        if not pod.node:
+            return ""
         try:
             return parsing.trouble_of_node(await self._client.get(Kind.Node, "", pod.node))
         except NotFound:

@@ -73,7 +73,7 @@ class Rescale:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields that say so."""
+        """The fields of the workload's spec that say how many pods there shall be."""
         if self.child[0] is not Kind.Job:
             return {"replicas": self.wanted}
         # No pods at once is another way to stop it, for who does so by hand.

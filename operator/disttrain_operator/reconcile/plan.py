@@ -42,7 +42,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Basis:
     """What a plan is made from."""
 
     job: JobRecord
@@ -66,10 +66,10 @@ def make(
     spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
     if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
         return actions.Plan()
-    return _planned(_Look(job, spec, observed, knowledge, wanted, now, config))
+    return _planned(_Basis(job, spec, observed, knowledge, wanted, now, config))
 
 
-def _planned(look: _Look) -> actions.Plan:
+def _planned(look: _Basis) -> actions.Plan:
     job, spec, observed, now = look.job, look.spec, look.observed, look.now
     members = {Role.SHARD: spec.shards, Role.REPLICA: spec.replicas.count}
     counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
@@ -98,7 +98,7 @@ def _planned(look: _Look) -> actions.Plan:
     )
 
 
-def _outcome(look: _Look, counted: restarts.Counted) -> Outcome | None:
+def _outcome(look: _Basis, counted: restarts.Counted) -> Outcome | None:
     job, observed, now = look.job, look.observed, look.now
     found = outcome_policy.found(job, observed, now)
     if found is None:
@@ -108,7 +108,7 @@ def _outcome(look: _Look, counted: restarts.Counted) -> Outcome | None:
     return found or restarts.ended(counted, look.spec.failure_policy, now)
 
 
-def _since(look: _Look) -> deadlines.Since:
+def _since(look: _Basis) -> deadlines.Since:
     job = look.job
     if look.spec.suspend:
         return deadlines.Since(started=None, waits=None)
@@ -121,7 +121,7 @@ def _since(look: _Look) -> deadlines.Since:
     )
 
 
-def _problems(look: _Look, outcome: Outcome | None) -> tuple[Problem, ...]:
+def _problems(look: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
     if outcome is not None:
         return ()
     observed, knowledge = look.observed, look.knowledge
@@ -138,7 +138,9 @@ def _problems(look: _Look, outcome: Outcome | None) -> tuple[Problem, ...]:
     return first_of_each_type(problem for problem in found if problem is not None)
 
 
-def _count(look: _Look, outcome: Outcome | None, counted: restarts.Counted) -> list[actions.Action]:
+def _count(
+    look: _Basis, outcome: Outcome | None, counted: restarts.Counted
+) -> list[actions.Action]:
     job = look.job
     found: list[actions.Action] = []
     if outcome is None and counted.why_restarts_all:
@@ -151,20 +153,20 @@ def _count(look: _Look, outcome: Outcome | None, counted: restarts.Counted) -> l
     return found
 
 
-def _remove_lost(look: _Look) -> list[actions.Action]:
+def _remove_lost(look: _Basis) -> list[actions.Action]:
     now = look.now
     return [
         actions.RemovePod(pod, _lateness(pod, now)) for pod, at in _lost_pods(look) if at <= now
     ]
 
 
-def _lost_pods(look: _Look) -> list[tuple[PodRecord, datetime]]:
+def _lost_pods(look: _Basis) -> list[tuple[PodRecord, datetime]]:
     if not look.config.removes_lost_pods:
         return []
     return lost_pods.due(look.job, look.observed, look.knowledge.answered)
 
 
-def _ask_why(look: _Look, outcome: Outcome | None) -> list[actions.Action]:
+def _ask_why(look: _Basis, outcome: Outcome | None) -> list[actions.Action]:
     if outcome is not None:
         return []
     own, known = look.observed.children_of(look.job), look.knowledge.lacks
@@ -177,7 +179,7 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
     return f"it should have ended {seconds:.0f} s ago"
 
 
-def _change(look: _Look, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
+def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
     scale = stages.scale(stage, look.spec, look.observed)
     context = look.wanted.context
     if stage is not Stage.RUN:
@@ -220,7 +222,7 @@ def _is_scaling(action: actions.Rescale, observed: Observed, stage: Stage) -> bo
 
 
 def _wake_at(
-    look: _Look, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
+    look: _Basis, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
 ) -> datetime | None:
     job, now = look.job, look.now
     instants = [due, min((at for _, at in _lost_pods(look)), default=None)]

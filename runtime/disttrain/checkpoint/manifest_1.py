@@ -58,6 +58,7 @@ class _Shard(Strict):
 class Manifest1(AnyManifest):
     """As it was."""
 
+    format: Literal["disttrain-checkpoint"]
     format_version: Literal[1]
     pieces: tuple[_Piece, ...]
     shards: Annotated[tuple[_Shard, ...], Field(min_length=1, max_length=MOST_HOLDERS)]

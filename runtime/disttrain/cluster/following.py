@@ -69,9 +69,10 @@ def _status_of(job: Object) -> JobStatus:
 
 def look(job: Object, now: datetime) -> Look:
     """What is seen of a job. Raises ClusterError for words that this release does not know."""
-    created = job["metadata"]["creationTimestamp"]
-    is_new = not job.get("status")
-    is_overlooked = is_new and ages.seconds_since(created, now) > NO_OPERATOR_SECONDS
+    # The API server sets the time when it makes the object.
+    is_overlooked = not job.get("status") and (
+        ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
+    )
     return Look(job, _status_of(job), is_overlooked)
 
 

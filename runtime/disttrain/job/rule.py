@@ -50,11 +50,11 @@ class Rule:
         return Finding(path=self.path, message=message, severity=self.severity)
 
 
-def of(kind: type[Kind], check: Callable[[Spec, Kind], str | None]) -> Check:
+def for_strategy(kind: type[Kind], check: Callable[[Spec, Kind], str | None]) -> Check:
     """A check of jobs with one strategy, which it is given."""
 
     def of_these(spec: Spec) -> str | None:
-        found = spec.strategy.rule
-        return check(spec, found) if isinstance(found, kind) else None
+        found = spec.strategy.given().get(to_camel(kind.name))
+        return None if found is None else check(spec, found)
 
     return of_these

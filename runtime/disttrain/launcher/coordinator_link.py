@@ -44,6 +44,7 @@ class ControlLink:
         self._asked: Future[messages.Reply] | None = None
         self._ask_at = 0.0
         self._has_answered = False
+        self._latest = LatestStatus()
 
     def died(self, ended: Ended, log_tail: str, *, final: bool = False) -> None:
         role, index = names.role_and_index(ended.name)
@@ -77,19 +78,29 @@ class ControlLink:
         if not self._has_answered:
             LOG.info("the coordinator answers")
             self._has_answered = True
-        return status_of(reply)
+        return self._latest.take(reply)
 
     def close(self) -> None:
         self._client.close()
         self._transport.close()
 
 
-def status_of(reply: messages.Reply) -> RunStatus:
-    """What an answer says of the job. One that cannot be read says nothing, and ends no run."""
-    if not isinstance(reply, messages.StatusReply):
-        return RunStatus(phase="")
-    try:
-        return RunStatus.model_validate(reply.status)
-    except ValidationError as error:
-        LOG.warning("the coordinator's status cannot be read", error=str(error)[:_LONGEST_ERROR])
-        return RunStatus(phase="")
+class LatestStatus:
+    """What the coordinator said last that could be read."""
+
+    def __init__(self) -> None:
+        self._found = RunStatus(phase="")
+        self._has_complained = False
+
+    def take(self, reply: messages.Reply) -> RunStatus:
+        """After one more answer. One that cannot be read changes nothing, and ends no run."""
+        if not isinstance(reply, messages.StatusReply):
+            return self._found
+        try:
+            self._found = RunStatus.model_validate(reply.status)
+        except ValidationError as error:
+            if not self._has_complained:
+                why = str(error)[:_LONGEST_ERROR]
+                LOG.warning("the coordinator's status cannot be read", error=why)
+            self._has_complained = True
+        return self._found

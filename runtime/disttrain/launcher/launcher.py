@@ -205,7 +205,7 @@ class Launcher:
                     self._started(event)
                 case Ended():
                     self._ended(event)
-                case _:
+                case str():
                     LOG.warning(event)
                     self._watcher.event(event)
 

@@ -91,12 +91,7 @@ class Record(NamedTuple):
 _FORMAT = "Q BBBB IIII QQQQQQ q II d Q I"
 """Of `time_ns` and the fields of a record."""
 _STRUCT = struct.Struct(f"<{_FORMAT}")
-RECORD = np.dtype(
-    [
-        (name, f"<{code}")
-        for name, code in zip(("time_ns", *Record._fields), _FORMAT.replace(" ", ""), strict=True)
-    ]
-)
+RECORD = record_file.dtype_of(("time_ns", *Record._fields), _FORMAT)
 
 
 class Ledger:

@@ -77,6 +77,12 @@ def parse_welcome(payload: bytes | memoryview) -> Welcome:
             raise ValueError(message)
         return _WELCOME.validate_json(bytes(payload), strict=True)
     except (ValueError, RecursionError) as error:
-        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        why = _first(error) if isinstance(error, ValidationError) else error
         message = f"the shard's WELCOME cannot be understood: {why}; is it of this version?"
         raise RequestRefused(message) from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the text"
+    return f"{place}: {first['msg']}, got {str(first['input'])[:100]!r}"

@@ -89,6 +89,7 @@ def read(folder: Path) -> Recording:
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
     state = _state(replica)
+    noted = _circumstances(run.ledger)
     found = _logs(run.ledger)
     return Recording(
         spec=job.spec,
@@ -97,7 +98,7 @@ def read(folder: Path) -> Recording:
         device=replica.device,
         replica_threads=replica.threads,
         shard_threads=shard.threads,
-        chunk_bytes=_circumstances(run.ledger).chunk_bytes,
+        chunk_bytes=noted.chunk_bytes,
         shards=_shards(found, job.spec.parameter_server.shards),
         replicas=_replicas(found),
         placement=_placement(state, job.spec.parameter_server.shards),
@@ -151,7 +152,7 @@ def _circumstances(folder: Path) -> Circumstances:
 def _logs(folder: Path) -> Logs:
     found = reading.logs(folder)
     if found.unreadable:
-        message = f"{found.unreadable[0]} cannot be read"
+        message = f"{found.unreadable[0]} cannot be replayed"
         raise NotReplayable(message)
     for life in chain(*found.shards.values(), *found.replicas.values()):
         if life.missing:

@@ -98,12 +98,7 @@ class Record(NamedTuple):
 _FORMAT = "Q BBH IIII QQ q QQQQ dd"
 """Of `time_ns` and the fields of a record."""
 _STRUCT = struct.Struct(f"<{_FORMAT}")
-RECORD = np.dtype(
-    [
-        (name, f"<{code}")
-        for name, code in zip(("time_ns", *Record._fields), _FORMAT.replace(" ", ""), strict=True)
-    ]
-)
+RECORD = record_file.dtype_of(("time_ns", *Record._fields), _FORMAT)
 
 
 class Gradient(NamedTuple):

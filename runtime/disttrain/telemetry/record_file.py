@@ -7,7 +7,7 @@ which even a full disk has room. One file per life of a process, `PROCESS.iINCAR
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,18 @@ _NAME = re.compile(
     r"(?P<process>(?:shard|replica)-(?P<index>\d{1,6}))\.i(?P<incarnation>\d{1,9})\.bin"
 )
 
+_NUMPY_CODES = {"Q": "u8", "q": "i8", "I": "u4", "H": "u2", "B": "u1", "d": "f8"}
+
 Head = Callable[[int], bytes]
 """The record that tells how many others are missing."""
+
+
+def dtype_of(fields: Sequence[str], form: str) -> np.dtype[np.void]:
+    """Records with these fields, as `struct` packs them by `form`, little-endian."""
+    codes = form.replace(" ", "")
+    return np.dtype(
+        [(field, f"<{_NUMPY_CODES[code]}") for field, code in zip(fields, codes, strict=True)]
+    )
 
 
 class RecordFile:

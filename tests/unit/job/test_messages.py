@@ -262,3 +262,13 @@ def test_a_strategy_that_is_misspelt_is_named_alone() -> None:
     text = text.replace("  batchSize: 32\n", "")
     words = "spec.strategy.downpuor: unknown field; did you mean 'downpour'?"
     assert complaints(text) == [f"job.yaml:7: {words}"]
+
+
+@pytest.mark.parametrize(
+    "strategy", ["{}", "{downpuor: {}}", "{downpour: null}", "{sandblaster: 3}"]
+)
+def test_a_rule_is_asked_of_no_strategy_that_is_wrong(strategy: str) -> None:
+    text = edited("    downpour:\n      optimizer: {sgd: {learningRate: 0.1}}", f"    {strategy}")
+    text = text.replace("{epochs: 1}", "{targetMetric: {name: loss, atMost: 0.1}}")
+
+    assert "spec.strategy" in "\n".join(complaints(text))

@@ -56,7 +56,7 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
     order = issued.order
     if isinstance(order, Checkpoint):
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
-            turn.end_checkpoint(order.number, result.message)
+            turn.abandon_checkpoint(order.number, result.message)
     elif (reason := _FATAL.get(type(order))) is not None:
         turn.fail(reason, f"{issued.member.name}: {result.message}")
 

@@ -17,6 +17,7 @@ from disttrain.coordinator.decisions import (
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
 from disttrain.coordinator.journal import job_entries
+from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -62,8 +63,10 @@ class Coordinator:
         turn.record(job_entries.Restarted())
         opened = self.state.checkpoint
         if opened is not None:
-            failure = None if opened.number == committed else "the coordinator restarted"
-            turn.end_checkpoint(opened.number, failure)
+            if opened.number == committed:
+                turn.record(CheckpointEnded(number=opened.number, committed=True))
+            else:
+                turn.abandon_checkpoint(opened.number, "the coordinator restarted")
         steering.advance(turn)
         return turn
 
@@ -107,7 +110,10 @@ class Coordinator:
         turn = self._turn(now)
         opened = self.state.checkpoint
         if opened is not None and opened.number == number:
-            turn.end_checkpoint(number, failure or None)
+            if failure:
+                turn.abandon_checkpoint(number, failure)
+            else:
+                turn.record(CheckpointEnded(number=number, committed=True))
             steering.advance(turn)
         return turn
 

@@ -187,7 +187,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
     name = holder.member.name
     if turn.state.checkpoint is not None:
-        turn.end_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")
+        turn.abandon_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended
     is_dead = holder.state is LifeState.DEAD
     if trained and is_dead and turn.settings.durability is Durability.NONE:

@@ -72,7 +72,7 @@ def give_up_hanging_checkpoint(turn: Turn) -> None:
     opened = turn.state.checkpoint
     most = max(_MOST_CHECKPOINT_SECONDS, _MOST_INTERVALS * turn.settings.checkpoint_seconds)
     if opened is not None and turn.now - opened.began >= most:
-        turn.end_checkpoint(opened.number, f"it was not written within {most:.0f} s")
+        turn.abandon_checkpoint(opened.number, f"it was not written within {most:.0f} s")
 
 
 def may_try_checkpoint_again(turn: Turn) -> bool:

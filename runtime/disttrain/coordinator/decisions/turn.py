@@ -205,12 +205,10 @@ class Turn:
         if self.state.phase.ended:
             return
         if self.state.checkpoint is not None:
-            self.end_checkpoint(self.state.checkpoint.number, f"the job failed: {reason}")
+            self.abandon_checkpoint(self.state.checkpoint.number, f"the job failed: {reason}")
         self.go_to(Phase.FAILED, reason, message)
 
-    def end_checkpoint(self, number: int, failure: str | None) -> None:
-        """Without a failure it is committed; with one, what is written of it is removed."""
-        if failure is not None:
-            self.effects.append(AbandonCheckpoint(number=number))
-        ended = CheckpointEnded(number=number, committed=failure is None, message=failure or "")
-        self.record(ended)
+    def abandon_checkpoint(self, number: int, failure: str) -> None:
+        """It has failed; what is written of it is removed."""
+        self.effects.append(AbandonCheckpoint(number=number))
+        self.record(CheckpointEnded(number=number, committed=False, message=failure))

@@ -67,8 +67,11 @@ class ClusterStatus:
     def _hear(self) -> None:
         if self._sent is None or not self._sent[1].done():
             return
-        fields, complaint = self._sent[0], self._sent[1].result()
+        fields, sent = self._sent
         self._sent = None
+        # Whatever went wrong, training goes on.
+        error = sent.exception()
+        complaint = sent.result() if error is None else repr(error)
         self._patches.answered(fields, is_taken=not complaint)
         if complaint and complaint != self._complaint:
             LOG.warning("the API server has not taken the status", reason=complaint)

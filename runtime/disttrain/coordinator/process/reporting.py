@@ -29,6 +29,8 @@ _STATUS_SECONDS = 0.5
 _STATUS_SECONDS_PER_MEMBER = 0.003
 """So that a status, which tells of each member, takes less than a percent of a core."""
 _METRICS_SECONDS = 2.0
+_MOVES = (batch_entries.CourseReturned, batch_entries.ShardPerformed)
+"""After them a batch method may be at another point."""
 _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
     "hold, training halts until it has room and its files or its store can be read"
@@ -161,8 +163,7 @@ class Reporting:
 
     def _note_course(self, entry: entries.Entry) -> None:
         batch = self._machine.state.batch
-        has_moved = isinstance(entry, batch_entries.CourseReturned | batch_entries.ShardPerformed)
-        if batch is None or not has_moved:
+        if batch is None or not isinstance(entry, _MOVES):
             return
         seen = batch.course.method.progress
         if isinstance(entry, batch_entries.CourseReturned):

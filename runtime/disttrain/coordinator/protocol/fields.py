@@ -30,10 +30,13 @@ class Tagged(Strict):
     kind: str
 
     def __init_subclass__(cls, kind: str = "") -> None:
-        # For its slots a dataclass is made a second time, of these annotations and without a kind.
         if kind:
             cls.__annotations__ = {"kind": Literal[kind], **cls.__annotations__}
             cls.kind = kind
+        elif "kind" not in cls.__annotations__:
+            # `slots=True` makes each class twice. The second time it has the annotations already.
+            message = f"{cls.__name__} has no kind"
+            raise TypeError(message)
 
 
 LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")

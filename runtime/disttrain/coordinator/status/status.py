@@ -61,7 +61,8 @@ def counts_every_loss(state: State, watch: Watch) -> bool:
 
     Of one that lives this may change: its disk may have room again before it loses anything.
     """
-    return not sections.all_shards(state, watch).uncounted
+    reports_ = (*watch.shards.values(), *state.totals.shard_reports.values())
+    return not any(report.uncounted for report in reports_)
 
 
 def evaluation_line(state: State) -> Json:

@@ -6,10 +6,14 @@ Pure. A new strategy may have a module here.
 from disttrain.job import subclasses
 from disttrain.job.finding import Finding
 from disttrain.job.rule import Rule
+from disttrain.job.rules import general
 from disttrain.job.spec import DistTrainJob
 
-RULES: tuple[Rule, ...] = tuple(
-    rule for module in subclasses.modules(__name__) for rule in module.RULES
+RULES: tuple[Rule, ...] = general.RULES + tuple(
+    rule
+    for module in subclasses.modules(__name__)
+    if module is not general
+    for rule in module.RULES
 )
 
 

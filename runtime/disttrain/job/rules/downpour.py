@@ -1,7 +1,7 @@
 """What Downpour asks of the other sections."""
 
 from disttrain.job.finding import Path, Severity
-from disttrain.job.rule import Rule, of
+from disttrain.job.rule import Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 
@@ -24,7 +24,7 @@ RULES = (
         "`pushEvery` above 1 changes what a `learningRate` means, but of rules as plain as sgd.",
         (*_DOWNPOUR, "pushEvery"),
         (_DOWNPOUR,),
-        of(Downpour, _pushes_keep_the_rate),
+        for_strategy(Downpour, _pushes_keep_the_rate),
         Severity.WARNING,
     ),
     Rule(
@@ -32,7 +32,7 @@ RULES = (
         "`warmStart`.",
         (*_DOWNPOUR, "optimizer", "adagrad"),
         (_DOWNPOUR, ("spec", "replicas", "count")),
-        of(Downpour, _several_begin_gently),
+        for_strategy(Downpour, _several_begin_gently),
         Severity.WARNING,
     ),
 )

@@ -69,7 +69,8 @@ def _target_is_measured(spec: Spec) -> str | None:
 
 def _target_may_never_be_met(spec: Spec) -> str | None:
     stop = spec.stop
-    if stop.target_metric is None or spec.strategy.rule.converges:
+    # This is asked of a manifest with a strategy that is wrong, too: then there may be none.
+    if stop.target_metric is None or any(kind.converges for kind in spec.strategy.given().values()):
         return None
     if stop.epochs or stop.steps or stop.samples or stop.seconds:
         return None

@@ -3,7 +3,7 @@
 from operator import attrgetter
 
 from disttrain.job.finding import Path, Severity
-from disttrain.job.rule import STRATEGIES, Rule, of
+from disttrain.job.rule import STRATEGIES, Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster, lack_of_groups
 
@@ -16,7 +16,7 @@ _STOP: Path = ("spec", "stop")
 
 
 def _not_for_it(statement: str, path: Path, attribute: str, instead: str) -> Rule:
-    """Of a field in the place of which it has another one."""
+    """A batch method has another field in place of this one."""
     given = attrgetter(attribute)
 
     def check(spec: Spec, _: Sandblaster) -> str | None:
@@ -26,7 +26,12 @@ def _not_for_it(statement: str, path: Path, attribute: str, instead: str) -> Rul
 
     expression = f"!has(self.strategy.sandblaster) || !has(self.{'.'.join(map(str, path[1:]))})"
     return Rule(
-        statement, path, (), of(Sandblaster, check), expression=expression, sections=STRATEGIES
+        statement,
+        path,
+        (),
+        for_strategy(Sandblaster, check),
+        expression=expression,
+        sections=STRATEGIES,
     )
 
 
@@ -106,7 +111,7 @@ RULES = (
         "`spec.stop.samples` is more than those of sandblaster's `warmStart`, which it counts.",
         (*_STOP, "samples"),
         ((*_SANDBLASTER, "warmStart"),),
-        of(Sandblaster, _warm_start_is_left_behind),
+        for_strategy(Sandblaster, _warm_start_is_left_behind),
         expression="!has(self.strategy.sandblaster) || "
         "!has(self.strategy.sandblaster.warmStart) || !has(self.stop.samples) || "
         "self.stop.samples > self.strategy.sandblaster.warmStart.samples",
@@ -115,7 +120,7 @@ RULES = (
         "Sandblaster is not recorded: the same manifest gives the same bits.",
         ("spec", "record"),
         (),
-        of(Sandblaster, _is_not_recorded),
+        for_strategy(Sandblaster, _is_not_recorded),
         expression="!has(self.strategy.sandblaster) || !self.record",
         sections=STRATEGIES,
     ),
@@ -123,20 +128,20 @@ RULES = (
         "A `batchSize` of sandblaster that is a number makes at least three groups of portions.",
         _BATCH,
         (_SANDBLASTER,),
-        of(Sandblaster, _batch_has_groups),
+        for_strategy(Sandblaster, _batch_has_groups),
     ),
     Rule(
         "A `batchSize` of sandblaster that is a number is for L-BFGS.",
         _BATCH,
         ((*_SANDBLASTER, "optimizer"),),
-        of(Sandblaster, _small_batches_are_lbfgs),
+        for_strategy(Sandblaster, _small_batches_are_lbfgs),
     ),
     Rule(
         "A `batchSize` of sandblaster that makes fewer groups of portions than there are replicas "
         "leaves some without work. Whether `all` does is said when the data is known.",
         _BATCH,
         (_SANDBLASTER, ("spec", "replicas", "count")),
-        of(Sandblaster, _replicas_have_groups),
+        for_strategy(Sandblaster, _replicas_have_groups),
         Severity.WARNING,
     ),
 )

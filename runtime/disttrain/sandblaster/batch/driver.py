@@ -273,7 +273,7 @@ class Driver:
         self._want(course, step.request, ended)
 
     def _want(self, course: Course, request: Request, order: Order) -> None:
-        """Order what a request begins with. `order`: with what it says beside that."""
+        """Order the operations that a request begins with, beside what `order` says already."""
         course.request, course.stage, course.prepared = request, Stage.PREPARING, ()
         if request.evaluates:
             self._begin_evaluation(course, course.evaluation.shards)
@@ -288,7 +288,7 @@ class Driver:
         return step.state, step.request
 
     def _begin_evaluation(self, course: Course, shards: tuple[int, ...]) -> None:
-        """The one that is wanted, after the one that is over."""
+        """The evaluation of the request follows the one that is over."""
         done, wanted = course.evaluation, self._rules.groups_of(course.request)
         course.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
@@ -303,7 +303,7 @@ class Driver:
 
 
 def _opened(order: Order, evaluation: Evaluation) -> Order:
-    """The order once it is carried out opens this evaluation."""
+    """The order, so that carrying it out opens this evaluation."""
     return replace(
         order, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
     )

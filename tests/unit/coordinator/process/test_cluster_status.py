@@ -174,3 +174,21 @@ def test_the_last_words_are_sent_again_unless_they_are_refused(
     ClusterStatus(send, Patches(JOB, random.Random(1))).close(some_fields(1), 0.0)
 
     assert len(sent) == attempts
+
+
+def test_an_error_that_nobody_expected_ends_no_coordinator() -> None:
+    sent: list[bytes] = []
+
+    def send(content: bytes) -> None:
+        sent.append(content)
+        if len(sent) == 1:
+            raise MemoryError
+
+    status = ClusterStatus(send, Patches(JOB, random.Random(1)))
+    now = 0.0
+    while len(sent) < 2:
+        status.offer(lambda: some_fields(1), now)
+        now += 1000.0
+    status.close(some_fields(2), now)
+
+    assert len(sent) == 3

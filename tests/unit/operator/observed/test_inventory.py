@@ -40,6 +40,19 @@ def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
     assert inventory.at(KEY).words == {"uid": COMPLETE}
 
 
+def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> None:
+    inventory = Inventory()
+    inventory.put(job({"uid": "first"}))
+    ended = pod(Role.COORDINATOR, owner_uid="second", outcome=COMPLETE)
+    inventory.put(ended)
+    inventory.drop(ended)
+
+    inventory.put(job({"uid": "first", "version": 2}))
+    inventory.put(job({"uid": "second", "version": 3}))
+
+    assert inventory.at(KEY).words == {"second": COMPLETE}
+
+
 @pytest.mark.parametrize(
     ("older", "newer"),
     [

@@ -167,6 +167,9 @@ def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
     assert outcome.reason == "FailedByRule"
 
 
-@pytest.mark.parametrize("spoiled", ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}'])
+@pytest.mark.parametrize(
+    "spoiled",
+    ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}', '{"replica": {"total": "50"}}'],
+)
 def test_an_annotation_that_somebody_spoiled_counts_as_none(spoiled: str) -> None:
     assert count(spoiled, [failed(1)], FailurePolicy()).totals[Role.REPLICA] == 1

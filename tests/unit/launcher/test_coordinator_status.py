@@ -10,7 +10,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
 from disttrain.launch.outcome import Result
-from disttrain.launcher import coordinator_link
+from disttrain.launcher.coordinator_link import LatestStatus
 
 
 def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str, object]:
@@ -47,10 +47,15 @@ def test_a_file_that_is_no_status_says_nothing(tmp_path: Path, text: str) -> Non
     assert run_status.read(file) is None
 
 
-@pytest.mark.parametrize("status", [{}, {"phase": None}, {"phase": "Running", "members": 3}])
-def test_an_answer_that_is_no_status_says_nothing_and_ends_no_run(
-    status: dict[str, object],
-) -> None:
-    said = coordinator_link.status_of(messages.StatusReply(status=status))
+@pytest.mark.parametrize(
+    "status", [{}, {"phase": None}, {"phase": "Running", "members": [], "limit": None}]
+)
+def test_an_answer_that_cannot_be_read_changes_nothing(status: dict[str, object]) -> None:
+    latest = LatestStatus()
+    assert latest.take(messages.StatusReply(status=status)) == RunStatus(phase="")
+    members = [a_member("shard-0", 7)]
+    said = latest.take(messages.StatusReply(status={"phase": "Running", "members": members}))
+    assert said.joined == {("shard-0", 7)}
 
-    assert said == RunStatus(phase="") == coordinator_link.status_of(messages.Acknowledged())
+    assert latest.take(messages.StatusReply(status=status)) is said
+    assert latest.take(messages.Acknowledged()) is said
