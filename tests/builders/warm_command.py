@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 
 from disttrain.cli import main as command_line
+from disttrain.cli.app import COMMANDS
 from disttrain.launch import linux, process
 from disttrain.launcher import fork_server, hosts
 
 _PRELOADED = [
     __name__,
     "pytest",
-    "disttrain.cli.app",
+    *(f"disttrain.cli.{place.split(':')[0]}" for _, place, _ in COMMANDS),
     "disttrain.launcher.local",
     "disttrain.launcher.coordinator_link",
     "disttrain.parameter_server.server",

@@ -1,30 +1,17 @@
-"""The command `disttrain`: one line per command.
-
-Whatever a command needs that is slow to import, it imports when it is called.
-"""
+"""The command `disttrain`: one line per command, whose module is imported when it is called."""
 
 import errno
-import functools
+import importlib
 import importlib.metadata
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from disttrain.cli import (
-    checkpoints,
-    cluster_change,
-    cluster_show,
-    logs,
-    manifests,
-    recorded_runs,
-    run,
-    status,
-    submit,
-)
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -48,6 +35,134 @@ class PlainUsage(TyperCommand):
         return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
 
+COMMANDS = (
+    ("run", "run:run", "Train a job with processes of this machine and show how it goes."),
+    (
+        "resume",
+        "run:resume",
+        "Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.",
+    ),
+    (
+        "status",
+        "status:status",
+        "Show how the run in DIR is, and in one sentence what limits its speed.",
+    ),
+    (
+        "export",
+        "checkpoints:export",
+        "Write the model of a checkpoint as one safetensors file.",
+    ),
+    (
+        "inspect",
+        "checkpoints:inspect",
+        "Show a checkpoint: its job, parts, files, tensors and optimizer state.",
+    ),
+    (
+        "audit",
+        "recorded_runs:audit",
+        "Check the promises of the design from a run's own logs, and say what held.",
+    ),
+    (
+        "replay",
+        "recorded_runs:replay",
+        "Reproduce an asynchronous run bit for bit, and say what asynchrony did.",
+    ),
+    (
+        "evaluate",
+        "checkpoint_evaluation:evaluate",
+        "Evaluate a checkpoint's parameters with the task of its job, on the test split.",
+    ),
+    (
+        "validate",
+        "manifests:validate",
+        "Check manifests and print everything that is wrong with them.",
+    ),
+    ("schema", "manifests:schema", "Print the JSON schema of manifests."),
+    (
+        "submit",
+        "submit:submit",
+        "Run a job on the cluster of the kubeconfig's context, with the code of a folder here.",
+    ),
+    (
+        "list",
+        "cluster_show:list_jobs",
+        "List the jobs of a namespace with the columns of `kubectl get disttrainjobs`.",
+    ),
+    (
+        "get",
+        "cluster_job:get",
+        "Show how a job is and why: conditions, progress, shards, replicas, failures, checkpoint.",
+    ),
+    (
+        "logs",
+        "logs:logs",
+        "Print the logs of a job: of its coordinator, its shards and its replicas, "
+        "or some of them.",
+    ),
+    (
+        "events",
+        "cluster_show:events",
+        "Show the events of a job, of its pods and of what makes them, the latest last.",
+    ),
+    (
+        "top",
+        "cluster_job:top",
+        "Show per pod samples per second, staleness of gradients, processor time and memory.",
+    ),
+    (
+        "scale",
+        "cluster_change:scale",
+        "Change the number of replicas of jobs while they train; no sample is lost or repeated.",
+    ),
+    (
+        "suspend",
+        "cluster_change:suspend",
+        "Stop all processes of jobs after a checkpoint; "
+        "`disttrain resume NAME` goes on from there.",
+    ),
+    (
+        "delete",
+        "cluster_change:delete",
+        "Delete jobs with everything that belongs to them but the volume with their checkpoints.",
+    ),
+)
+"""Name, module and function below `disttrain.cli`, and the first sentence of its help."""
+
+
+class Commands(TyperGroup):
+    """Knows what it lists and completes from the table alone."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for name, _, sentence in COMMANDS:
+            self.add_command(PlainUsage(name, help=sentence, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # its types are private to typer
+        """The command that is called, with what its module says."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if name is None or found is None else loaded(name), rest
+
+
+# Plain help: rich would double the time of `disttrain --help`.
+_PLAIN: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+app = typer.Typer(cls=Commands, **_PLAIN)
+
+
+def loaded(name: str) -> TyperCommand:
+    """A command of the table. Imports its module."""
+    (place,) = (place for known, place, _ in COMMANDS if known == name)
+    module, function = place.split(":")
+    alone = typer.Typer(add_completion=False, **_PLAIN)
+    found = getattr(importlib.import_module(f"disttrain.cli.{module}"), function)
+    alone.command(name, cls=PlainUsage)(found)
+    return cast(TyperCommand, get_command(alone))
+
+
 _REFUSED = (
     InvalidManifest,
     WrongInput,
@@ -58,34 +173,6 @@ _REFUSED = (
     ManifestChanged,
 )
 """Nothing was started, and nothing is until the command or the manifest is another one."""
-
-# Plain help: rich would double the time of `disttrain --help`.
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_command = functools.partial(app.command, cls=PlainUsage)
-_command()(run.run)
-_command()(run.resume)
-_command()(status.status)
-_command()(checkpoints.export)
-_command()(checkpoints.inspect)
-_command()(recorded_runs.audit)
-_command()(recorded_runs.replay)
-_command()(checkpoints.evaluate)
-_command()(manifests.validate)
-_command()(manifests.schema)
-_command()(submit.submit)
-_command("list")(cluster_show.list_jobs)
-_command()(cluster_show.get)
-_command()(logs.logs)
-_command()(cluster_show.events)
-_command()(cluster_show.top)
-_command()(cluster_change.scale)
-_command()(cluster_change.suspend)
-_command()(cluster_change.delete)
 
 
 def call(name: str) -> int:

@@ -1,11 +1,13 @@
-"""What `disttrain evaluate` does."""
+"""`disttrain evaluate`."""
 
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import safetensors.torch
 import torch
+import typer
 from torch import nn
 
 from disttrain.checkpoint import compare, export, model_map, stores
@@ -13,6 +15,7 @@ from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
 from disttrain.cli.checkpoint_folder import Meant
+from disttrain.cli.checkpoints import CheckpointPath
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
@@ -25,7 +28,29 @@ BATCHES_AT_ONCE = 4
 """Batches of training in one forward pass, where the manifest gives no batch size."""
 
 
-def run(checkpoint: str, job_file: Path | None) -> list[str]:
+JobPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--job",
+        metavar="JOB.yaml",
+        help="Manifest whose task is used. Default: that of the run the checkpoint lies in.",
+    ),
+]
+
+
+def evaluate(checkpoint: CheckpointPath, job: JobPath = None) -> None:
+    """Evaluate a checkpoint's parameters with the task of its job, on the test split.
+
+    Prints one line per measure, the mean over all samples. The task's module is taken from the
+    manifest's folder; the checkpoint must be of the model that this task makes.
+
+    Example: disttrain evaluate runs/digits
+    """
+    for line in measured(checkpoint, job):
+        typer.echo(line)
+
+
+def measured(checkpoint: str, job_file: Path | None) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
         if job_file is None:

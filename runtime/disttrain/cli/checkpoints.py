@@ -1,11 +1,13 @@
-"""Commands on a checkpoint: `disttrain inspect`, `export` and `evaluate`."""
+"""Commands on a checkpoint: `disttrain inspect` and `export`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from disttrain.checkpoint import export as exporting
 from disttrain.checkpoint.errors import AlreadyThere
+from disttrain.cli import checkpoint_folder, checkpoint_table
 
 CheckpointPath = Annotated[
     str,
@@ -29,8 +31,6 @@ def inspect(checkpoint: CheckpointPath, *, as_json: AsJson = False) -> None:
 
     Example: disttrain inspect runs/digits
     """
-    from disttrain.cli import checkpoint_table  # noqa: PLC0415 - It imports numpy.
-
     show = checkpoint_table.json if as_json else checkpoint_table.table
     typer.echo(show(checkpoint), nl=False)
 
@@ -56,37 +56,9 @@ def export(checkpoint: CheckpointPath, out: Out) -> None:
 
 def write_model(checkpoint: str, out: Path) -> str:
     """Write `out`; a sentence about it. Raises CheckpointError."""
-    # They import numpy.
-    from disttrain.checkpoint import export as exporting  # noqa: PLC0415
-    from disttrain.cli import checkpoint_folder  # noqa: PLC0415
-
     if out.exists():
         message = f"{out} exists already; delete it or choose another name"
         raise AlreadyThere(message)
     with checkpoint_folder.resolved(checkpoint) as source:
         written = exporting.export(source.path, out)
     return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source.said}"
-
-
-JobPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--job",
-        metavar="JOB.yaml",
-        help="Manifest whose task is used. Default: that of the run the checkpoint lies in.",
-    ),
-]
-
-
-def evaluate(checkpoint: CheckpointPath, job: JobPath = None) -> None:
-    """Evaluate a checkpoint's parameters with the task of its job, on the test split.
-
-    Prints one line per measure, the mean over all samples. The task's module is taken from the
-    manifest's folder; the checkpoint must be of the model that this task makes.
-
-    Example: disttrain evaluate runs/digits
-    """
-    from disttrain.cli import checkpoint_evaluation  # noqa: PLC0415 - It imports torch.
-
-    for line in checkpoint_evaluation.run(checkpoint, job):
-        typer.echo(line)

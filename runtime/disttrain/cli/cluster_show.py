@@ -1,4 +1,4 @@
-"""What jobs of a cluster are and do: `disttrain list`, `get`, `events` and `top`."""
+"""Tables of jobs and events: `disttrain list` and `events`."""
 
 import re
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from disttrain.cli.cluster_options import (
     object_text,
     on_cluster,
 )
-from disttrain.cluster import ages, references, resources, server_tables
 from disttrain.cluster import jobs as cluster_jobs
+from disttrain.cluster import references, resources, server_tables
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import EVENTS, JOBS
@@ -55,33 +55,6 @@ def list_jobs(
 
 
 @on_cluster
-def get(
-    target: Target, name: JobName, *, output: OutputOption = None, watch: Watching = False
-) -> None:
-    """Show how a job is and why: conditions, progress, shards, replicas, failures, checkpoint.
-
-    With --watch it shows the progress until the job ends, and exits like `disttrain run`.
-
-    Example: disttrain get digits
-
-    Example: disttrain get dtj/digits -n research --watch
-    """
-    jobs = jobs_of(target)
-    job = jobs.get(references.name(name))
-    # Both are slow to import, and the other commands do without them.
-    if watch:
-        from disttrain.cli import cluster_live  # noqa: PLC0415
-
-        raise typer.Exit(cluster_live.follow(jobs, job))
-    if output in {None, Output.WIDE}:
-        from disttrain.cli import job_page  # noqa: PLC0415
-
-        typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
-    else:
-        typer.echo(object_text([job], Output(output)))
-
-
-@on_cluster
 def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
     """Show the events of a job, of its pods and of what makes them, the latest last.
 
@@ -95,23 +68,6 @@ def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
     )
     nothing = f"No events of job {chosen}; the API server keeps them for an hour."
     _show(jobs, wanted, nothing, watch=watch)
-
-
-@on_cluster
-def top(target: Target, name: JobName) -> None:
-    """Show per pod samples per second, staleness of gradients, processor time and memory.
-
-    Samples per second are measured over two seconds.
-
-    Example: disttrain top digits
-    """
-    jobs = jobs_of(target)
-    from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
-
-    found = usage.measure(jobs, jobs.get(references.name(name)))
-    typer.echo(found.text)
-    for note in found.notes:
-        typer.echo(note, err=True)
 
 
 def _show(jobs: Jobs, wanted: Wanted, nothing: str, *, watch: bool) -> None:

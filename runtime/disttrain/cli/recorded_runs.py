@@ -5,10 +5,15 @@ from typing import Annotated
 
 import typer
 
+from disttrain.audit import audit as promises
+from disttrain.audit import reading
+from disttrain.audit import report as audit_report
 from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
+from disttrain.replay import outcome
+from disttrain.replay import report as replay_report
 
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
 
@@ -21,10 +26,6 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
 
     Example: disttrain audit runs/digits
     """
-    # They import torch, with the processes.
-    from disttrain.audit import audit as promises  # noqa: PLC0415
-    from disttrain.audit import reading, report  # noqa: PLC0415
-
     # Asked first: a run that ends meanwhile has not ended in all that is read.
     running = RunFolder(folder).is_held()
     try:
@@ -32,7 +33,7 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
     except NothingToAudit as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(ExitCode.USAGE) from error
-    shown = report.to_json if as_json else report.text
+    shown = audit_report.to_json if as_json else audit_report.text
     typer.echo(shown(findings, running=running), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
 
@@ -60,8 +61,7 @@ def replay(
 
     Example: disttrain replay runs/digits --serial
     """
-    from disttrain.replay import outcome, report  # noqa: PLC0415 - They import torch.
-
     found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
-    typer.echo(report.to_json(found) if as_json else report.text(found), nl=False)
+    shown = replay_report.to_json if as_json else replay_report.text
+    typer.echo(shown(found), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from disttrain.cli import live, restart_check
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
 from disttrain.cluster import references
 from disttrain.cluster.errors import (
@@ -50,9 +51,6 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
     _check_place(job, manifest)
-    # What runs a job is slow to import, and the other commands do without it.
-    from disttrain.cli import live  # noqa: PLC0415
-
     raise typer.Exit(live.run(job, output, manifest.parent))
 
 
@@ -94,9 +92,6 @@ def resume(target: Target, which: Which) -> None:
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    # What runs a job is slow to import, and the other commands do without it.
-    from disttrain.cli import live, restart_check  # noqa: PLC0415
-
     raise typer.Exit(live.resume(Path(which), restart_check.look))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from disttrain.cli import status_page
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
@@ -24,9 +25,6 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
 
     Example: disttrain status runs/digits-20260131-120000 --watch
     """
-    # Tables are slow to import, and the other commands do without them.
-    from disttrain.cli import status_page  # noqa: PLC0415
-
     while True:
         found = status_page.find(folder)
         if found is None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from disttrain.cli import cluster_live
 from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
 from disttrain.cli.run import Assignments
 from disttrain.cluster import access, manifests, submission
@@ -84,9 +85,6 @@ def submit(  # noqa: PLR0913 - One parameter per option.
         typer.echo(note, err=output is not None)
     _show(done.job, output, " (server dry run)" if dry_run is DryRun.SERVER else "")
     if wait and dry_run is DryRun.NONE:
-        # Tables are slow to import, and the other ways do without them.
-        from disttrain.cli import cluster_live  # noqa: PLC0415
-
         raise typer.Exit(cluster_live.follow(jobs, done.job))
 
 

@@ -151,7 +151,7 @@ def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder
         run_folder=folder.path,
         task_folder=task_folder,
         job_uid=uuid.uuid4().hex,
-        sockets=held.enter_context(sockets_folder.create()),
+        sockets=sockets_folder.create(held),
         coordinator_port=port,
         cores=cores.usable(),
         keys=found,

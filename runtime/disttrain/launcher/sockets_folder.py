@@ -10,8 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 LONGEST_PATH = 107
@@ -24,19 +23,18 @@ PREFIX = "disttrain-"
 OWNER = "launcher.lock"
 
 
-@contextmanager
-def create() -> Iterator[Path]:
-    """An empty folder for the block, which only this user may enter; removes abandoned ones."""
+def create(held: ExitStack) -> Path:
+    """An empty folder, which only this user may enter; removes abandoned ones.
+
+    It is there until `held` is closed, or this process ends.
+    """
     base = _base()
     for left in base.glob(f"{PREFIX}*"):
         _remove_if_abandoned(left)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-    lock = _own(folder)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    held.callback(os.close, _own(folder))
+    held.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _own(folder: Path) -> int:

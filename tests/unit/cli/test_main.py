@@ -21,11 +21,8 @@ from disttrain.job.finding import Finding
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
-COMMANDS = sorted(
-    command.name or command.callback.__name__
-    for command in app.registered_commands
-    if command.callback
-)
+TABLE = command_line.COMMANDS
+COMMANDS = sorted(name for name, _, _ in TABLE)
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +36,24 @@ def test_the_help_of_every_command_has_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert f"disttrain {command}" in result.output
+
+
+@pytest.mark.parametrize(("command", "sentence"), [(name, said) for name, _, said in TABLE])
+def test_the_table_says_what_the_command_says_of_itself(command: str, sentence: str) -> None:
+    text = command_line.loaded(command).help or ""
+    assert " ".join(text.split("\n\n")[0].split()) == sentence
+
+
+def test_the_list_of_commands_needs_none_of_their_modules() -> None:
+    looked = (
+        "import sys; from disttrain.cli import app, main\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try: main.main()\n"
+        "finally: print(*(each for each in sys.modules if each.startswith('disttrain.cli.')))"
+    )
+    done = started("-c", looked)
+    assert "resume" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["disttrain.cli.app", "disttrain.cli.main"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

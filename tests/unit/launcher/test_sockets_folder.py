@@ -2,6 +2,8 @@
 
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,12 @@ def base(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
+@contextmanager
+def created() -> Iterator[Path]:
+    with ExitStack() as held:
+        yield sockets_folder.create(held)
+
+
 def an_abandoned_folder(base: Path) -> Path:
     """What a killed launcher leaves: its sockets and its lock, which nobody holds."""
     folder = base / f"{PREFIX}killed00"
@@ -30,7 +38,7 @@ def an_abandoned_folder(base: Path) -> Path:
 
 def test_it_is_private_and_short(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / ("long" * 30)))
-    with sockets_folder.create() as folder:
+    with created() as folder:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert len(bytes(folder / "replica-4095")) <= sockets_folder.LONGEST_PATH
     assert not folder.exists()
@@ -38,27 +46,27 @@ def test_it_is_private_and_short(monkeypatch: pytest.MonkeyPatch, base: Path) ->
 
 def test_what_a_killed_launcher_left_is_removed_by_the_next(base: Path) -> None:
     left = an_abandoned_folder(base)
-    with sockets_folder.create():
+    with created():
         assert not left.exists()
     assert list(base.iterdir()) == []
 
 
 def test_the_folder_of_a_living_launcher_is_kept() -> None:
-    with sockets_folder.create() as living, sockets_folder.create():
+    with created() as living, created():
         assert living.exists()
 
 
 def test_a_folder_in_the_making_is_kept(base: Path) -> None:
     made = base / f"{PREFIX}abcdefgh"
     made.mkdir()
-    with sockets_folder.create():
+    with created():
         assert made.exists()
 
 
 def test_what_is_not_a_socket_is_kept(base: Path) -> None:
     left = an_abandoned_folder(base)
     (left / "notes.txt").write_text("mine")
-    with sockets_folder.create():
+    with created():
         pass
     assert sorted(path.name for path in left.iterdir()) == [OWNER, "notes.txt"]
 
@@ -66,5 +74,5 @@ def test_what_is_not_a_socket_is_kept(base: Path) -> None:
 def test_a_link_is_not_followed(base: Path, tmp_path: Path) -> None:
     (tmp_path / OWNER).touch()
     (base / f"{PREFIX}link").symlink_to(tmp_path)
-    with sockets_folder.create():
+    with created():
         assert (tmp_path / OWNER).exists()

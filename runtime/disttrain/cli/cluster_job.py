@@ -1,0 +1,55 @@
+"""How one job of a cluster is: `disttrain get` and `top`."""
+
+import typer
+
+from disttrain.cli import cluster_live, job_page
+from disttrain.cli.cluster_options import (
+    JobName,
+    Output,
+    OutputOption,
+    Watching,
+    jobs_of,
+    object_text,
+    on_cluster,
+)
+from disttrain.cluster import ages, references
+from disttrain.cluster.interface import Target
+
+
+@on_cluster
+def get(
+    target: Target, name: JobName, *, output: OutputOption = None, watch: Watching = False
+) -> None:
+    """Show how a job is and why: conditions, progress, shards, replicas, failures, checkpoint.
+
+    With --watch it shows the progress until the job ends, and exits like `disttrain run`.
+
+    Example: disttrain get digits
+
+    Example: disttrain get dtj/digits -n research --watch
+    """
+    jobs = jobs_of(target)
+    job = jobs.get(references.name(name))
+    if watch:
+        raise typer.Exit(cluster_live.follow(jobs, job))
+    if output in {None, Output.WIDE}:
+        typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
+    else:
+        typer.echo(object_text([job], Output(output)))
+
+
+@on_cluster
+def top(target: Target, name: JobName) -> None:
+    """Show per pod samples per second, staleness of gradients, processor time and memory.
+
+    Samples per second are measured over two seconds.
+
+    Example: disttrain top digits
+    """
+    jobs = jobs_of(target)
+    from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
+
+    found = usage.measure(jobs, jobs.get(references.name(name)))
+    typer.echo(found.text)
+    for note in found.notes:
+        typer.echo(note, err=True)
