@@ -225,7 +225,7 @@ def commit_cuts(
 
 
 def a_placement(layout: ModelLayout, holders: int) -> Placement:
-    """Of a job that keeps what `write_part` writes."""
+    """Of a job with Adagrad."""
     return place(layout, holders, ("sum_of_squares",))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
-from builders.transports import a_config, opened
+from builders.transports import opened
 from disttrain.checkpoint import digest, names
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
@@ -29,7 +29,7 @@ from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.transport.config import TransportKind
+from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
@@ -78,6 +78,7 @@ class FakeShard:
             self.ended = self.ended or isinstance(order.order, orders.End)
 
     def _result(self, order: orders.Order) -> orders.Result:
+        assert not isinstance(order, orders.Drain), "only replicas drain"
         if isinstance(order, orders.Fence):
             self.fenced.append(order)
         return self._write(order) if isinstance(order, orders.Checkpoint) else obeyed(order)
@@ -149,6 +150,7 @@ class FakeReplica:
             self._offset = 0
 
     def _result(self, order: orders.Order) -> orders.Result:
+        assert not isinstance(order, orders.Fence), "only shards fence"
         if isinstance(order, orders.Upload):
             self.uploads += 1
         if isinstance(order, orders.Drain):
@@ -189,7 +191,9 @@ class CoordinatorProcess:
         self._open = ExitStack()
         self._transports = {
             role: self._open.enter_context(
-                opened(a_config(TransportKind.TCP, job_uid=self.launch.job_uid, role=role))
+                opened(
+                    TransportConfig(kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role)
+                )
             )
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }

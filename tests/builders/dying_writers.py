@@ -19,9 +19,11 @@ from builders.checkpoints import a_checkpoint, a_layout, stage
 from disttrain.checkpoint import objects, stores
 from disttrain.checkpoint.stores import Store
 from disttrain.job.location import Location
+from disttrain.launch import linux
 
 CALLS = ("open", "write", "fsync", "link", "rename", "mkdir", "close")
 KEEP = 1
+_PATIENCE_SECONDS = 150.0
 
 
 class Plain:
@@ -99,13 +101,18 @@ def deaths(folder: Path, kind: str) -> list[dict[str, Any]]:
     process = context.Process(target=_kill_all, args=(theirs, writer), daemon=True)
     process.start()
     theirs.close()
-    found: list[dict[str, Any]] = ours.recv()
-    process.join()
+    try:
+        assert ours.poll(_PATIENCE_SECONDS), "no writer has survived"
+        found: list[dict[str, Any]] = ours.recv()
+    finally:
+        process.kill()
+        process.join()
     return found
 
 
 def _kill_all(told: Connection, writer: Plain) -> None:
     """Kill one child after another until one survives."""
+    linux.end_with_parent(os.getppid(), signal.SIGKILL)
     found: list[dict[str, Any]] = []
     writer.first()
     while not found or found[-1]["status"]:
@@ -114,6 +121,7 @@ def _kill_all(told: Connection, writer: Plain) -> None:
             _write_until(len(found), writer)
             os._exit(0)
         _, status = os.waitpid(child, 0)
+        assert status in {0, signal.SIGKILL}, "a writer has failed"
         latest = _newest(writer.store())
         found.append({"status": status, "latest": latest, "complete": [*writer.store().numbers()]})
         if status:

@@ -77,8 +77,11 @@ class Watched:
     def assert_promises_held(self) -> None:
         """`disttrain audit` finds nothing violated in the logs of this run."""
         found = self.output.parent / "audit"
-        code = WarmCommand(["audit", str(self.output)], found).wait(TIMEOUT_SECONDS)
-        assert code == 0, found.read_text()
+        command = WarmCommand(["audit", str(self.output)], found)
+        try:
+            assert command.wait(TIMEOUT_SECONDS) == 0, found.read_text()
+        finally:
+            command.kill()
 
     def _json(self, name: str) -> dict[str, Any]:
         try:

@@ -95,7 +95,7 @@ def regression(
 
 @dataclass(slots=True)
 class BatchJob:
-    """One job; everything happens one after the other, in an order drawn from a seed."""
+    """One job; one thing happens after the other, in an order drawn from a seed, or in turn."""
 
     problem: Grouped
     driver: Driver
@@ -103,6 +103,8 @@ class BatchJob:
     replicas: int = 1
     seed: int = 0
     start: Vector | float = 0.0
+    in_turn: bool = False
+    """Shards answer by their numbers, and each group is done before the next one is asked for."""
     cuts: Sequence[slice] = ()
     """Each shard's part of the parameters; nearly equal ones unless they are given."""
     points: list[Vector] = field(default_factory=list)
@@ -110,6 +112,8 @@ class BatchJob:
     evaluated: list[tuple[int, ...]] = field(default_factory=list)
     """The groups of each evaluation, by their places."""
     course: Course = field(init=False)
+    result: Vector = field(init=False)
+    """The parameters at the end."""
 
     def run(self, is_over: Callable[[Course], bool] = lambda _: False) -> Course:
         """Until the method ends, or `is_over` before an order."""
@@ -119,13 +123,17 @@ class BatchJob:
         chance = random.Random(self.seed)
         while self.course.stage is not Stage.DONE and not is_over(self.course):
             order = self.course.order
-            for index, (_, shard) in chance.sample(list(enumerate(parts)), self.shards):
+            numbered = list(enumerate(parts))
+            for index, (_, shard) in (
+                numbered if self.in_turn else chance.sample(numbered, self.shards)
+            ):
                 self.driver.answered(self.course, index, shard.carry_out(order))
             if order.iteration == len(self.points):
                 self.points.append(_whole(parts, PARAMETERS))
             if self.course.stage is Stage.COMPUTING:
                 self.evaluated.append(tuple(self.course.evaluation.places))
                 self._compute(parts)
+        self.result = _whole(parts, PARAMETERS)
         return self.course
 
     def _compute(self, parts: list[tuple[slice, BatchShard]]) -> None:
@@ -138,7 +146,7 @@ class BatchJob:
             attempt = self.driver.request_group(self.course, worker, numbers)
             if attempt is not None:
                 held.append(attempt)
-            if attempt is None or chance.random() < 0.5:
+            if attempt is None or self.in_turn or chance.random() < 0.5:
                 self._finish(held.pop(chance.randrange(len(held))), parts, point)
 
     def _finish(

@@ -29,7 +29,7 @@ def asked(address: str, path: str, seconds: float = 60.0) -> Answer:
 def is_up(address: str, path: str) -> bool:
     """Whether `host:port` answers that all is well."""
     try:
-        return asked(address, path).status == HTTPStatus.OK
+        return asked(address, path, seconds=5.0).status == HTTPStatus.OK
     except OSError:
         return False
 

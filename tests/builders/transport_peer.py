@@ -81,3 +81,4 @@ class Peer:
         """kill -9, and waits until it is gone."""
         self._process.kill()
         self._process.join(PATIENCE)
+        assert self._process.exitcode is not None

@@ -239,7 +239,7 @@ def test_a_task_that_fails_while_it_trains_fails_the_job(tmp_path: Path) -> None
 
 
 def is_ready(address: str) -> bool:
-    return asked(address, "/ready") == (200, "ready\n")
+    return asked(address, "/ready", seconds=5.0) == (200, "ready\n")
 
 
 def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
@@ -248,7 +248,8 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
         status = job.wait_until(begun)
         addresses = [each["metricsAddress"] for each in (status, *status["members"])]
         for address in addresses:
-            assert asked(address, "/healthz") == (200, "alive\n")
+            # As long as a kubelet would wait.
+            assert asked(address, "/healthz", seconds=5.0) == (200, "alive\n")
             # A replica is ready a moment after the status tells of it.
             wait_until(partial(is_ready, address), f"{address} is ready")
             assert "disttrain_" in asked(address, "/metrics").body

@@ -1,6 +1,7 @@
 """What batch methods minimise here, and how a job goes on it when nothing happens meanwhile."""
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -60,6 +61,9 @@ def serial(driver: Driver, shards: int = 2, start: Point = START) -> BatchJob:
     placed = place(placements.of_lengths({vector: DIMENSIONS}), shards)
     held = [placed.ranges(shard)[vector] for shard in range(shards)]
     cuts = [slice(part.first, part.end) for part in held]
-    job = BatchJob(_Groups(), driver, shards, start=start, cuts=cuts)
+    job = BatchJob(_Groups(), driver, shards, in_turn=True, start=start, cuts=cuts)
     job.run()
+    # Each point that counts is another one, and the last is the result.
+    assert not any(np.array_equal(one, other) for one, other in pairwise(job.points))
+    assert np.array_equal(job.result, job.points[-1])
     return job

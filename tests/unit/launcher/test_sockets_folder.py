@@ -1,5 +1,6 @@
 """The folder of the sockets: private, short, and removed by the next run when nobody keeps it."""
 
+import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def an_abandoned_folder(base: Path) -> Path:
     """What a killed launcher leaves: its sockets and its lock, which nobody holds."""
     folder = base / f"{PREFIX}killed00"
     folder.mkdir()
-    (folder / OWNER).touch()
+    os.close(sockets_folder._own(folder))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "shard-0"))
     return folder

@@ -1,5 +1,6 @@
 """Sending the status to an API server, which is here a small HTTPS server of the test's own."""
 
+import itertools
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from builders import tls
+from builders.launches import wait_until
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus, StatusRefused
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.launch.config import ClusterAccess
@@ -185,10 +187,13 @@ def test_an_error_that_nobody_expected_ends_no_coordinator() -> None:
             raise MemoryError
 
     status = ClusterStatus(send, Patches(JOB, random.Random(1)))
-    now = 0.0
-    while len(sent) < 2:
-        status.offer(lambda: some_fields(1), now)
-        now += 1000.0
-    status.close(some_fields(2), now)
+    now = itertools.count(0.0, 1000.0)
+
+    def is_sent_again() -> bool:
+        status.offer(lambda: some_fields(1), next(now))
+        return len(sent) == 2
+
+    wait_until(is_sent_again, "the status is sent again")
+    status.close(some_fields(2), next(now))
 
     assert len(sent) == 3
