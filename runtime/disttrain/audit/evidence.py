@@ -145,6 +145,8 @@ class Evidence:
     shards: Mapping[int, tuple[Life, ...]]
     """Lives by increasing incarnation, by index."""
     replicas: Mapping[int, tuple[Life, ...]]
+    is_running: bool = False
+    """The run went on while its logs were read: replicas' first, then shards'."""
     batch_method: bool = False
     """The strategy is sandblaster: shards add up the gradients of whole batches."""
     warm_start: bool = False

@@ -124,7 +124,11 @@ def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
     everywhere: set[int] = set()
     for shard in applied:
         everywhere |= applied[shard].get(replica.sender, set())
-    before = set(range(1, max(everywhere, default=0))) - refused
+    latest = max(everywhere, default=0)
+    if evidence.is_running:
+        # What shards hold beyond this may have come when the replica's log was read already.
+        latest = min(latest, int(acknowledged["number"].max(initial=0)))
+    before = set(range(1, latest)) - refused
     for shard in sorted({life.index for life in evidence.shard_lives if life.run == replica.run}):
         mine = sequences(acknowledged[acknowledged["shard"] == shard], "number")
         for number in sorted(before - mine):

@@ -58,6 +58,8 @@ class Logs:
 def read(folder: Path) -> Evidence:
     """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
     run = RunFolder(folder.absolute())
+    # Asked first: a run that ends meanwhile has not ended in all that is read.
+    is_running = run.is_held()
     if (lack := run.why_none()) is not None:
         raise NothingToAudit(lack)
     job = manifest_file.load_job(run.job)
@@ -79,6 +81,7 @@ def read(folder: Path) -> Evidence:
     batches = job.spec.strategy.sandblaster
     return Evidence(
         record=job.spec.record,
+        is_running=is_running,
         shards=found.shards,
         replicas=found.replicas,
         batch_method=batches is not None,
@@ -96,8 +99,11 @@ def read(folder: Path) -> Evidence:
 def logs(folder: Path) -> Logs:
     """What is in the ledger folder of a run."""
     unreadable: list[str] = []
-    named = [(path, record_file.parse_name(path)) for path in sorted(folder.iterdir())]
-    lives = [_life(path, name, unreadable) for path, name in named if name is not None]
+    found = ((path, record_file.parse_name(path)) for path in folder.iterdir())
+    named = [(path, name) for path, name in found if name is not None]
+    # Replicas' first: what they were told of by then is in the logs of shards, if the run goes on.
+    named.sort(key=lambda each: each[1].process)
+    lives = [_life(path, name, unreadable) for path, name in named]
     return Logs(
         shards=_by_index(life for life in lives if life.is_shard),
         replicas=_by_index(life for life in lives if not life.is_shard),

@@ -11,7 +11,6 @@ from disttrain.audit import report as audit_report
 from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.run_folder import RunFolder
 from disttrain.replay import outcome
 from disttrain.replay import report as replay_report
 
@@ -26,15 +25,14 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
 
     Example: disttrain audit runs/digits
     """
-    # Asked first: a run that ends meanwhile has not ended in all that is read.
-    running = RunFolder(folder).is_held()
     try:
-        findings = promises.audit(reading.read(folder))
+        evidence = reading.read(folder)
     except NothingToAudit as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(ExitCode.USAGE) from error
+    findings = promises.audit(evidence)
     shown = audit_report.to_json if as_json else audit_report.text
-    typer.echo(shown(findings, running=running), nl=False)
+    typer.echo(shown(findings, running=evidence.is_running), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
 
 

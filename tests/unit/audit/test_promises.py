@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from builders.ledgers import SECOND, LoggedRun
 from disttrain.audit import audit, logs
-from disttrain.audit.evidence import SavedCheckpoint
+from disttrain.audit.evidence import Evidence, SavedCheckpoint
 from disttrain.audit.finding import Finding, Standing
 from disttrain.parameter_server.ledger import Kind
 from disttrain.replica.ledger import Kind as ReplicaKind
@@ -425,3 +426,20 @@ def test_counts_that_are_at_least_so_many_may_be_fewer_but_never_more() -> None:
     run.summary["updatesLost"] += 9
     run.summary["updatesLostBySender"]["replica-1"] += 9
     assert violated(run) == {"1"}
+
+
+def answers_left_out(numbers: set[int], *, is_running: bool) -> Evidence:
+    """A quiet run in which replica 0 was not told of these pushes."""
+    evidence = a_quiet_run().evidence()
+    (life,) = evidence.replicas[0]
+    is_told = life.records["kind"] == ReplicaKind.ACKNOWLEDGED
+    left_out = is_told & np.isin(life.records["number"], list(numbers))
+    shorter = replace(life, records=life.records[~left_out])
+    replicas = {**evidence.replicas, 0: (shorter,)}
+    return replace(evidence, is_running=is_running, replicas=replicas)
+
+
+def test_while_a_run_goes_on_the_answers_to_its_last_pushes_may_be_missing() -> None:
+    assert audit.is_clean(audit.audit(answers_left_out({3, 4}, is_running=True)))
+    assert not audit.is_clean(audit.audit(answers_left_out({3, 4}, is_running=False)))
+    assert not audit.is_clean(audit.audit(answers_left_out({2}, is_running=True)))
