@@ -170,6 +170,10 @@ def _conclude(outcome: Outcome, run: Run) -> None:
     if outcome.result is Result.COMPLETE:
         ended = wording.ending(outcome.result, outcome.reason, outcome.message)
         typer.echo(f"{ended}: the model is {shown}/{folder.model.name}")
+        said = run_status.read(folder.status)
+        measured = None if said is None else said.final_measures
+        if missed := wording.missed(run.job.spec.stop.target_metric, measured):
+            typer.echo(missed)
     elif outcome.result is Result.STOPPED:
         # Why it stopped also says if there was no room for a last checkpoint.
         why = outcome.message or "interrupted"

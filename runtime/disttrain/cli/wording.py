@@ -6,7 +6,7 @@ from math import nan
 from disttrain.coordinator.journal.state import LIVES_PER_RUN
 from disttrain.job.run_status import RunStatus
 from disttrain.job.status import DataStatus, SandblasterStatus
-from disttrain.job.stop import Stop
+from disttrain.job.stop import Stop, TargetMetric
 from disttrain.launch.outcome import Result
 from disttrain.launcher.completion import Completed
 
@@ -29,6 +29,20 @@ def measures(values: Mapping[str, float | None] | None) -> str:
     """The task's measures: `accuracy 0.972`; None is what was no number: `accuracy nan`."""
     known = (values or {}).items()
     return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
+
+
+def missed(target: TargetMetric | None, values: Mapping[str, float | None] | None) -> str:
+    """That the model of a complete job is not as good as was asked for; empty if it is."""
+    found = None if target is None else (values or {}).get(target.name)
+    if target is None or found is None:
+        return ""
+    if target.at_least is not None and found < target.at_least:
+        wanted = f"at least {target.at_least:g}"
+    elif target.at_most is not None and found > target.at_most:
+        wanted = f"at most {target.at_most:g}"
+    else:
+        return ""
+    return f"spec.stop.targetMetric was not met: {target.name} is {found:.4g}, not {wanted}"
 
 
 def staleness(p50: float | None, p99: float | None) -> str:

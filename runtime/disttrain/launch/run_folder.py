@@ -169,7 +169,7 @@ class RunFolder:
             message = f"{self.path} is not empty; choose another folder with --output"
             if self.record.exists():
                 resume = f"`disttrain resume {self.path}`"
-                message += f", go on with the run that it holds by {resume}, or delete it"
+                message += f", go on by {resume} if its run has a checkpoint, or delete it"
             raise OutputFolderInUse(message)
         self.prepare()
 

@@ -15,6 +15,7 @@ from disttrain.cli.display import LiveDisplay
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
+from disttrain.job.stop import TargetMetric
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process, State
 
@@ -163,6 +164,25 @@ def test_a_complete_job_shows_what_its_model_was_measured_with_and_its_mean_rate
     status = RunStatus.model_validate(STATUS | final | {"seconds": 5.0})
     line = wording.progress_line(status)
     assert "· 12,345 samples · mean 2,469 samples/s · test loss 0.218, accuracy 0.9547 ·" in line
+
+
+@pytest.mark.parametrize(
+    ("target", "found", "said"),
+    [
+        (TargetMetric(name="accuracy", at_least=0.6), 0.354, "accuracy is 0.354, not at least 0.6"),
+        (TargetMetric(name="accuracy", at_most=0.1), 0.354, "accuracy is 0.354, not at most 0.1"),
+        (TargetMetric(name="accuracy", at_least=0.3), 0.354, ""),
+        (TargetMetric(name="accuracy", at_most=0.4), 0.354, ""),
+        (TargetMetric(name="accuracy", at_least=0.6), None, ""),
+        (TargetMetric(name="error", at_most=0.1), 0.354, ""),
+        (None, 0.354, ""),
+    ],
+)
+def test_a_target_that_the_model_misses_is_told(
+    target: TargetMetric | None, found: float | None, said: str
+) -> None:
+    told = wording.missed(target, {"accuracy": found})
+    assert told == (said and f"spec.stop.targetMetric was not met: {said}")
 
 
 def test_who_does_not_train_has_no_rate() -> None:
