@@ -8,11 +8,12 @@ from disttrain.cli.cluster_options import (
     Output,
     OutputOption,
     Watching,
+    job_name,
     jobs_of,
     object_text,
     on_cluster,
 )
-from disttrain.cluster import ages, references
+from disttrain.cluster import ages
 from disttrain.cluster.interface import Target
 
 
@@ -28,8 +29,9 @@ def get(
 
     Example: disttrain get dtj/digits -n research --watch
     """
+    chosen = job_name(name)
     jobs = jobs_of(target)
-    job = jobs.get(references.name(name))
+    job = jobs.get(chosen)
     if watch:
         raise typer.Exit(cluster_live.follow(jobs, job))
     if output in {None, Output.WIDE}:
@@ -46,10 +48,11 @@ def top(target: Target, name: JobName) -> None:
 
     Example: disttrain top digits
     """
+    chosen = job_name(name)
     jobs = jobs_of(target)
     from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
 
-    found = usage.measure(jobs, jobs.get(references.name(name)))
+    found = usage.measure(jobs, jobs.get(chosen))
     typer.echo(found.text)
     for note in found.notes:
         typer.echo(note, err=True)

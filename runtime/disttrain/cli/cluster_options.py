@@ -9,12 +9,14 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from disttrain.cluster import access
+from disttrain.cluster import access, references
+from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS
 from disttrain.errors import DistTrainError
 from disttrain.job import document
+from disttrain.launch.run_folder import RunFolder
 
 Options = ParamSpec("Options")
 
@@ -112,6 +114,17 @@ def jobs_of(target: Target) -> Jobs:
     """The jobs of the namespace that is meant. Raises NoAccess, LibraryMissing."""
     api = access.connect(target)
     return Jobs(api, target.namespace or api.namespace)
+
+
+def job_name(given: str) -> str:
+    """The name of a job of a cluster. Raises WrongInput."""
+    if "/" in given and RunFolder(Path(given)).job.exists():
+        message = (
+            f"{given} is a run of this machine, and this command is for jobs of a cluster: see "
+            f"`disttrain status {given}`, and its logs in {given}/logs"
+        )
+        raise WrongInput(message)
+    return references.name(given)
 
 
 def _names(context: typer.Context, incomplete: str) -> list[str]:

@@ -12,12 +12,13 @@ from disttrain.cli.cluster_options import (
     OutputOption,
     Selector,
     Watching,
+    job_name,
     jobs_of,
     object_text,
     on_cluster,
 )
 from disttrain.cluster import jobs as cluster_jobs
-from disttrain.cluster import references, resources, server_tables
+from disttrain.cluster import resources, server_tables
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import EVENTS, JOBS
@@ -60,8 +61,8 @@ def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
 
     Example: disttrain events digits --watch
     """
+    chosen = job_name(name)
     jobs = jobs_of(target)
-    chosen = references.name(name)
     jobs.get(chosen)
     wanted = Wanted(
         resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen), order=last_seen

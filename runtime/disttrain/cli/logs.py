@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
-from disttrain.cluster import log_following, references
+from disttrain.cli.cluster_options import JobName, job_name, jobs_of, on_cluster
+from disttrain.cluster import log_following
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError, WrongInput
 from disttrain.cluster.interface import Object, Target
@@ -75,8 +75,9 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     if previous and follow:
         message = "--previous is the log of a life that has ended; it cannot be followed"
         raise WrongInput(message)
+    chosen = job_name(name)
     jobs = jobs_of(target)
-    job = jobs.get(references.name(name))
+    job = jobs.get(chosen)
     found = cluster_logs.chosen(jobs, job, wanted)
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
     show = partial(_show, container=container if named else "", timestamps=timestamps)

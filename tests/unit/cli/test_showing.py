@@ -404,3 +404,13 @@ def test_status_of_another_folder_is_an_error(tmp_path: Path) -> None:
 def test_resume_of_another_folder_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["resume", str(tmp_path)])
     assert "run.json is missing or damaged" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["get", "logs", "events", "top"])
+def test_a_command_for_jobs_of_a_cluster_names_what_shows_a_run(
+    command: str, tmp_path: Path
+) -> None:
+    run = a_run(tmp_path)
+    run.job.touch()
+    done = CliRunner().invoke(app, [command, str(tmp_path)])
+    assert f"`disttrain status {tmp_path}`" in str(done.exception)
