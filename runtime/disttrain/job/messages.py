@@ -51,8 +51,9 @@ def _choice(error: ErrorDetails) -> str:
     names = expected.replace("'", "").replace(" or ", ", ").split(", ")
     if len(names) == 1:
         return f"must be {expected}, got {described(seen)}"
-    near = difflib.get_close_matches(seen, names, n=2) if isinstance(seen, str) else []
-    # Of several near ones the spelling does not tell which is meant: float16 is no float64.
+    near = difflib.get_close_matches(seen, names, 2, 0.7) if isinstance(seen, str) else []
+    # Of several near ones the spelling does not tell which is meant: float16 is no float64, nor is
+    # gpu cpu.
     remedy = f"; did you mean '{near[0]}'?" if len(near) == 1 else ""
     return f"must be one of {expected}, got {described(seen)}{remedy}"
 
