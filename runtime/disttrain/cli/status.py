@@ -28,8 +28,7 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
     while True:
         found = status_page.find(folder)
         if found is None:
-            lack = RunFolder(folder).why_none() or f"{folder} holds no run that has begun"
-            typer.echo(f"error: {lack}", err=True)
+            typer.echo(f"error: {_lack(RunFolder(folder))}", err=True)
             raise typer.Exit(ExitCode.FAILED)
         if as_json:
             typer.echo(json.dumps(found.content))
@@ -38,3 +37,11 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
         if not watch or found.is_over:
             return
         time.sleep(WATCH_SECONDS)
+
+
+def _lack(run: RunFolder) -> str:
+    if (lack := run.why_none()) is not None:
+        return lack
+    if run.status.exists():
+        return f"{run.status} is damaged, or of a version that this one does not know"
+    return f"{run.path} holds no run that has begun"

@@ -401,6 +401,15 @@ def test_status_of_another_folder_is_an_error(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
+def test_status_of_a_damaged_file_names_it(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.job.touch()
+    run.status.write_text("{")
+    result = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"{run.status} is damaged" in result.output
+
+
 def test_resume_of_another_folder_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["resume", str(tmp_path)])
     assert "run.json is missing or damaged" in str(result.exception)
