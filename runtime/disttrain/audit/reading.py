@@ -45,14 +45,14 @@ _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
 """What summary.json holds when the launcher wrote it, because the coordinator could not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Logs:
     """Of all lives, by increasing incarnation, by index."""
 
     shards: Mapping[int, tuple[Life, ...]]
     replicas: Mapping[int, tuple[Life, ...]]
     unreadable: list[str]
-    """Files that could not be understood, and why."""
+    """Files that could not be understood, and why; `read` adds those that are no logs."""
 
 
 def read(folder: Path) -> Evidence:

@@ -63,8 +63,11 @@ def parse(content: bytes) -> Manifest:
 def _first(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return type(error).__name__
-    if not isinstance(error, ValidationError):
-        return str(error)
+    return first_mistake(error) if isinstance(error, ValidationError) else str(error)
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Where it is, what is wrong, and the beginning of what stands there."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the text"
     return f"{place}: {first['msg']}, got {str(first['input'])[:100]!r}"

@@ -39,7 +39,7 @@ COMMANDS = (
     ("run", "run:run", "Train a job with processes of this machine and show how it goes."),
     (
         "resume",
-        "run:resume",
+        "resume:resume",
         "Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.",
     ),
     (

@@ -2,7 +2,7 @@
 
 import typer
 
-from disttrain.cli import cluster_live, job_page
+from disttrain.cli import job_page
 from disttrain.cli.cluster_options import (
     JobName,
     Output,
@@ -33,6 +33,9 @@ def get(
     jobs = jobs_of(target)
     job = jobs.get(chosen)
     if watch:
+        # The display is slow to import, and a page does without it.
+        from disttrain.cli import cluster_live  # noqa: PLC0415
+
         raise typer.Exit(cluster_live.follow(jobs, job))
     if output in {None, Output.WIDE}:
         typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))

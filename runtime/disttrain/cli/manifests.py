@@ -16,6 +16,10 @@ Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE", help="Manifests to check; - is the standard input."),
 ]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the manifest; repeatable."),
+]
 
 
 def validate(files: Files) -> None:

@@ -34,14 +34,10 @@ def measures(values: Mapping[str, float | None] | None) -> str:
 def missed(target: TargetMetric | None, values: Mapping[str, float | None] | None) -> str:
     """That the model of a complete job is not as good as was asked for; empty if it is."""
     found = None if target is None else (values or {}).get(target.name)
-    if target is None or found is None:
+    if target is None or found is None or target.is_met(found):
         return ""
-    if target.at_least is not None and found < target.at_least:
-        wanted = f"at least {target.at_least:g}"
-    elif target.at_most is not None and found > target.at_most:
-        wanted = f"at most {target.at_most:g}"
-    else:
-        return ""
+    at_least = target.at_least
+    wanted = f"at most {target.at_most:g}" if at_least is None else f"at least {at_least:g}"
     return f"spec.stop.targetMetric was not met: {target.name} is {found:.4g}, not {wanted}"
 
 

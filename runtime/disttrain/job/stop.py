@@ -19,6 +19,12 @@ class TargetMetric(Section):
     at_most: float | None = None
     """Complete when the measure is this or less."""
 
+    def is_met(self, value: float) -> bool:
+        """Whether a measure is good enough; false for one that is not a number."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        return self.at_most is not None and value <= self.at_most
+
 
 class Stop(Section):
     """The conditions that end the job; the first that is met completes it."""

@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from disttrain.checkpoint.manifest_text import first_mistake
 from disttrain.parameter_server.errors import RequestRefused
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 
@@ -77,12 +78,6 @@ def parse_welcome(payload: bytes | memoryview) -> Welcome:
             raise ValueError(message)
         return _WELCOME.validate_json(bytes(payload), strict=True)
     except (ValueError, RecursionError) as error:
-        why = _first(error) if isinstance(error, ValidationError) else error
+        why = first_mistake(error) if isinstance(error, ValidationError) else error
         message = f"the shard's WELCOME cannot be understood: {why}; is it of this version?"
         raise RequestRefused(message) from error
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"])) or "the text"
-    return f"{place}: {first['msg']}, got {str(first['input'])[:100]!r}"

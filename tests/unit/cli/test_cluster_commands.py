@@ -16,7 +16,7 @@ from builders.api_answers import (
     a_pod,
     with_job,
 )
-from disttrain.cli import cluster_live, main, run
+from disttrain.cli import cluster_live, main, resume
 from disttrain.cli.app import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client, ClusterJob
@@ -78,7 +78,7 @@ def test_resume_tells_a_folder_from_a_job(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-folder").mkdir()
-    assert run.means_cluster(which, target) is cluster
+    assert resume.means_cluster(which, target) is cluster
 
 
 @pytest.mark.parametrize(

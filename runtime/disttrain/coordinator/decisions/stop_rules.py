@@ -42,8 +42,4 @@ def met(stop: Stop, reached: Reached) -> StopReason | None:
 def is_target_met(target: TargetMetric, measures: Mapping[str, float]) -> bool:
     """Whether the measure is good enough; false if it was not measured or is not a number."""
     value = measures.get(target.name)
-    if value is None:
-        return False
-    if target.at_least is not None:
-        return value >= target.at_least
-    return target.at_most is not None and value <= target.at_most
+    return value is not None and target.is_met(value)
