@@ -39,6 +39,20 @@ def run(output: Path, *assignments: str) -> Path:
     return output
 
 
+def usual_loss_at_the_end(folder: Path) -> float:
+    """The median of each replica's last quarter of losses.
+
+    The loss at one moment says little of an asynchronous run: it jumps when a replica that was kept
+    from its core pushes everything it had in flight.
+    """
+    last: list[np.ndarray] = []
+    for file in (folder / "ledger").glob("replica-*.bin"):
+        records = replica_ledger.read(file)
+        losses = records["loss"][records["kind"] == replica_ledger.Kind.COMPUTED]
+        last.append(losses[-len(losses) // 4 :])
+    return float(np.median(np.concatenate(last)))
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("run") / "output")
@@ -75,20 +89,21 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
 
 
 @pytest.mark.parametrize(
-    "rule",
+    ("rule", "epochs"),
     [
-        "sgd: {learningRate: 0.05}",
-        "stalenessAwareSgd: {learningRate: 0.25}",
-        "predictedMomentum: {learningRate: 0.02, momentum: 0.7}",
+        ("sgd: {learningRate: 0.05}", 24),
+        # It divides by a staleness of about 7, but a push that meets none moves by the whole rate.
+        ("stalenessAwareSgd: {learningRate: 0.1}", 60),
+        ("predictedMomentum: {learningRate: 0.02, momentum: 0.7}", 24),
     ],
 )
 def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
-    tmp_path: Path, rule: str
+    tmp_path: Path, rule: str, epochs: int
 ) -> None:
     folder = run(
         tmp_path / "output",
         f"spec.strategy.downpour={{optimizer: {{{rule}}}}}",
-        "spec.stop.epochs=24",
+        f"spec.stop.epochs={epochs}",
         "spec.replicas.count=3",
     )
 
@@ -97,8 +112,7 @@ def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
     assert (code, found.get("differences")) == (0, []), error
     assert found["values"]["first_difference"] == ""
     assert max(row["staleness_p50"] for row in found["delays"]) > 1
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["finalLoss"] < 0.6
+    assert usual_loss_at_the_end(folder) < 0.4
 
 
 def test_running_statistics_and_dropout_are_reproduced_over_tcp(tmp_path: Path) -> None:
