@@ -35,8 +35,7 @@ from disttrain.sandblaster.batch.orders import Performed
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.method import Answer, Request
-from disttrain.sandblaster.names import ARRIVED, PARAMETERS, TRIAL
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import ARRIVED, PARAMETERS, TRIAL, Operation
 from disttrain.sandblaster.vectors import Vectors
 from oracles.batch_method import BatchMethod, Method
 from oracles.plain_lbfgs import PlainLbfgs

@@ -12,7 +12,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from builders.batch_problems import Problem, Vector, iterates, shards_of
 from disttrain.sandblaster.descent import DescentRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import WolfeRules
 from disttrain.task.task import Split
 from oracles.plain_lbfgs import PlainLbfgs
 from tasks.convex import Convex

@@ -15,9 +15,8 @@ from disttrain.job.stop import Stop
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.groups import Result, Worker
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
+from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 
 RULES = Sandblaster(
     precision=Precision.FLOAT64,

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from disttrain.sandblaster import operations
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import WolfeRules
 from disttrain.sandblaster.method import Answer, Request
-from disttrain.sandblaster.names import ARRIVED, PARAMETERS, TRIAL
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import ARRIVED, PARAMETERS, TRIAL, Operation
 from disttrain.sandblaster.vectors import Vectors
 from oracles.batch_method import BatchMethod, Method
 

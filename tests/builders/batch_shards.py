@@ -24,9 +24,16 @@ from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.parameter_server.strategies.sandblaster import BatchVectors
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Order
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.names import ARRIVED, DIRECTION, FETCHABLE, GRADIENT, PARAMETERS, TRIAL
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.batch.staging import BatchShard
+from disttrain.sandblaster.operations import (
+    ARRIVED,
+    DIRECTION,
+    FETCHABLE,
+    GRADIENT,
+    PARAMETERS,
+    TRIAL,
+    Operation,
+)
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

@@ -10,9 +10,8 @@ import numpy as np
 from builders.batch_problems import Vector
 from disttrain.sandblaster.batch.driver import Course, Driver, Stage
 from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
+from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 
 _LIFE = 1
 

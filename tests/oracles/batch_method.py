@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from disttrain.sandblaster.batch.driver import JsonForm
 from disttrain.sandblaster.frame import Frame, State
-from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Progress, Request
 
 STATE_JSON = JsonForm(State)

@@ -9,14 +9,21 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias
 
-from disttrain.sandblaster import curvature, descent, lbfgs
+from disttrain.sandblaster import descent, lbfgs
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import DescentRules
-from disttrain.sandblaster.line_search.point import Point, Stage
+from disttrain.sandblaster.lbfgs import WeakPairs
+from disttrain.sandblaster.line_search import Point, Stage
 from disttrain.sandblaster.method import Answer, End, Progress, Request
-from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS, TRIAL, pair
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import (
+    ARRIVED,
+    DIRECTION,
+    GRADIENT,
+    PARAMETERS,
+    TRIAL,
+    Operation,
+    pair,
+)
 
 Ask: TypeAlias = Generator[Request, Answer, float]
 """Asks for one operation or evaluation after the other; returns a number."""
@@ -136,12 +143,12 @@ class PlainLbfgs:
             yield from self._damp(step, change, length)
         product = yield from _dot(step, change)
         squares = (yield from _dot(step, step)) * (yield from _dot(change, change))
-        if curvature.has_curvature(product, squares):
+        if lbfgs.has_curvature(product, squares):
             self._pairs.append(slot)
 
     def _damp(self, step: str, change: str, length: float) -> Order:
         product, slope = (yield from _dot(step, change)), (yield from _dot(step, GRADIENT))
-        share = curvature.share_of_change(product, -length * slope)
+        share = lbfgs.share_of_change(product, -length * slope)
         yield _one(ops.Scale(vector=change, factor=share))
         yield _add(-length * (1.0 - share), GRADIENT, to=change)
 

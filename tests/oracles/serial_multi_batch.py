@@ -7,9 +7,8 @@ import numpy as np
 from builders.batch_problems import Vector
 from builders.sampled_jobs import Regression
 from disttrain.sandblaster.batch.batches import Batches
-from disttrain.sandblaster.curvature import WeakPairs
-from disttrain.sandblaster.line_search.point import Point, Stage
-from disttrain.sandblaster.line_search.search import Search, SearchRules
+from disttrain.sandblaster.lbfgs import WeakPairs
+from disttrain.sandblaster.line_search import Point, Search, SearchRules, Stage
 
 Pair = tuple[Vector, Vector]
 

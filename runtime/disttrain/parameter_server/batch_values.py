@@ -11,7 +11,7 @@ from torch import Tensor
 
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.holder.values import Values, bytes_of
-from disttrain.sandblaster.names import PARAMETERS, is_of_pair
+from disttrain.sandblaster.operations import PARAMETERS, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

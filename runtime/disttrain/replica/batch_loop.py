@@ -16,7 +16,7 @@ from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
 from disttrain.replica.task_calls import LossOfBatch
-from disttrain.sandblaster.names import TRIAL
+from disttrain.sandblaster.operations import TRIAL
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError
 from disttrain.task.loss import LossContext, LossFigures, Reported, numbers

@@ -10,14 +10,18 @@ from dataclasses import dataclass, replace
 
 from disttrain.sandblaster import frame
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.directions import Directions
-from disttrain.sandblaster.frame import State, Step, Waiting
-from disttrain.sandblaster.line_search.point import Point, Stage
-from disttrain.sandblaster.line_search.search import Search, SearchRules
+from disttrain.sandblaster.frame import State, Step, Verdict, Waiting
+from disttrain.sandblaster.line_search import Point, Search, SearchRules, Stage
 from disttrain.sandblaster.method import Answer, End, Progress, Request
-from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS, TRIAL
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import (
+    ARRIVED,
+    DIRECTION,
+    GRADIENT,
+    PARAMETERS,
+    TRIAL,
+    Operation,
+)
 from disttrain.sandblaster.products import of_gram
 
 _PATIENCE_AFTER_CUTS = 5

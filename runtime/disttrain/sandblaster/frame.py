@@ -7,17 +7,83 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from disttrain.sandblaster import decisions
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.decisions import Decision, Verdict
 from disttrain.sandblaster.directions import Chosen, Directions, FirstStep
-from disttrain.sandblaster.line_search.point import Point, Stage
-from disttrain.sandblaster.line_search.search import Search, SearchRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeSearch, is_flat
+from disttrain.sandblaster.line_search import (
+    Point,
+    Search,
+    SearchRules,
+    Stage,
+    WolfeSearch,
+    is_flat,
+)
 from disttrain.sandblaster.method import Answer, End, Progress, Request
-from disttrain.sandblaster.names import DIRECTION, GRADIENT, PARAMETERS, TRIAL
-from disttrain.sandblaster.operations import Combination, Operation
+from disttrain.sandblaster.operations import (
+    DIRECTION,
+    GRADIENT,
+    PARAMETERS,
+    TRIAL,
+    Combination,
+    Operation,
+)
 from disttrain.sandblaster.products import Products
+
+MOST_DECISIONS = 50
+"""How many a method keeps."""
+
+
+class Verdict(StrEnum):
+    """What became of a point."""
+
+    BEGUN = "begun"
+    """It is the first one, or the first that a batch is evaluated at."""
+    ACCEPTED = "accepted"
+    """It is the next point: it fulfils what the line search asks for."""
+    SETTLED = "settled"
+    """It is the next point: it is the lowest one that there was when the search gave up."""
+    EXTRAPOLATED = "extrapolated"
+    """The loss still falls there: the next trial is further away."""
+    ZOOMED = "zoomed"
+    """A minimum is enclosed: the next trial is inside."""
+    SHORTENED = "shortened"
+    """The loss fell too little: the next trial is nearer."""
+    RETURNED = "returned"
+    """The search gives up: the next trial is the lowest point there was."""
+    RESTARTED = "restarted"
+    """No lower point was found, or the direction is no descent: against the gradient next, with
+    nothing remembered."""
+    ENDED = "ended"
+    """Not even against the gradient was a lower point found."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """One evaluation, or one direction that was given up."""
+
+    iteration: int
+    """Points that were accepted before."""
+    evaluation: int
+    """From 1."""
+    step: float
+    """Length, against the direction's; 0 where a search begins."""
+    loss: float
+    slope: float
+    """Of the loss along the direction; where a search begins, against the gradient."""
+    verdict: Verdict
+
+
+def on_trial(before: Search, found: Search) -> Verdict:
+    """What became of the trial of `before`, after which the search is `found`."""
+    if found.stage is Stage.FAILED:
+        return Verdict.RESTARTED
+    if found.stage is Stage.ACCEPTED:
+        settles = isinstance(before, WolfeSearch) and before.is_settling
+        return Verdict.SETTLED if settles else Verdict.ACCEPTED
+    if not isinstance(found, WolfeSearch):
+        return Verdict.SHORTENED
+    if found.is_settling:
+        return Verdict.RETURNED
+    return Verdict.EXTRAPOLATED if found.high is None else Verdict.ZOOMED
 
 
 class Waiting(StrEnum):
@@ -98,7 +164,7 @@ def searched(state: State, search: Search, point: Point) -> State:
     )
     cuts = state.cuts + wrong + _fell_on(found, point)
     known = replace(state, search=found, progress=progress, cuts=cuts)
-    return decided(known, point, decisions.on_trial(search, found))
+    return decided(known, point, on_trial(search, found))
 
 
 def decided(state: State, point: Point, verdict: Verdict) -> State:
@@ -111,7 +177,7 @@ def decided(state: State, point: Point, verdict: Verdict) -> State:
         slope=point.slope,
         verdict=verdict,
     )
-    return replace(state, decisions=(*state.decisions, new)[-decisions.MOST_DECISIONS :])
+    return replace(state, decisions=(*state.decisions, new)[-MOST_DECISIONS:])
 
 
 def _fell_on(found: Search, point: Point) -> bool:

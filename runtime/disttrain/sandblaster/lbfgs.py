@@ -5,17 +5,55 @@ the history vectors and the gradient. So its result is a combination of them, wh
 from their inner products.
 """
 
+import math
 from dataclasses import dataclass
+from enum import StrEnum
 
-from disttrain.sandblaster import curvature
-from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.directions import Chosen, Directions, FirstStep, Remembered
-from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, pair
-from disttrain.sandblaster.operations import Combination, Combine
+from disttrain.sandblaster.operations import (
+    ARRIVED,
+    DIRECTION,
+    GRADIENT,
+    Combination,
+    Combine,
+    pair,
+)
 from disttrain.sandblaster.products import Products
 
 _NEW_STEP, _NEW_CHANGE = "new step", "new change"
 """What the newest pair is called until the oldest one has left."""
+
+
+_LEAST_COSINE = 1e-10
+"""Between step and change of the gradient; a pair with less says nothing about curvature."""
+_LEAST_SHARE = 0.2
+"""Of the curvature that the last direction was made with (Powell 1978; Nocedal and Wright,
+Numerical Optimization (2006), procedure 18.2)."""
+
+
+class WeakPairs(StrEnum):
+    """What becomes of pairs without enough curvature."""
+
+    SKIP = "skip"
+    """They are forgotten."""
+    DAMP = "damp"
+    """The change of their gradient is mixed with what was expected of it: Powell's damping."""
+
+
+def has_curvature(product: float, squares: float) -> bool:
+    """Whether the gradient grew along a step. `squares`: of the pair's lengths, multiplied."""
+    return math.isfinite(product) and product > _LEAST_COSINE * math.sqrt(max(0.0, squares))
+
+
+def share_of_change(product: float, expected: float) -> float:
+    """How much of the change of the gradient is kept, from 0 to 1; the rest is what was expected.
+
+    `product`: of step and change. `expected`: of the step and the change that the matrix of the
+    last direction foretold, which is positive. The mix has `_LEAST_SHARE` of `expected` at least.
+    """
+    if not product < _LEAST_SHARE * expected:
+        return 1.0
+    return (1 - _LEAST_SHARE) * expected / (expected - product)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +105,10 @@ class Lbfgs(Directions):
         return products.keeping(kept) if bad else products
 
     def share_of_change(self, products: Products, product: float, expected: float) -> float:
-        """See `curvature.share_of_change`. Before there is a pair nothing is expected."""
+        """See `share_of_change`. Before there is a pair nothing is expected."""
         if self.weak_pairs is WeakPairs.SKIP or not slots(products):
             return 1.0
-        return curvature.share_of_change(product, expected)
+        return share_of_change(product, expected)
 
     def _change(self, products: Products, move: Combination, step: float) -> Combination:
         change = {ARRIVED: 1.0, GRADIENT: -1.0}
@@ -133,4 +171,4 @@ def _between(products: Products, left: str, right: str) -> float:
 def _curves(products: Products, slot: int) -> bool:
     step, change = pair(slot)
     squares = _between(products, step, step) * _between(products, change, change)
-    return curvature.has_curvature(_between(products, step, change), squares)
+    return has_curvature(_between(products, step, change), squares)

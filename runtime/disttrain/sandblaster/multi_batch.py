@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from disttrain.sandblaster import descent, frame
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.descent import DescentRules
-from disttrain.sandblaster.frame import State, Step, Waiting
+from disttrain.sandblaster.frame import State, Step, Verdict, Waiting
 from disttrain.sandblaster.lbfgs import Lbfgs, mixed, next_slot, slots
-from disttrain.sandblaster.line_search.point import Point, Stage
-from disttrain.sandblaster.line_search.search import Search
+from disttrain.sandblaster.line_search import Point, Search, Stage
 from disttrain.sandblaster.method import Answer, End, Part, Request
-from disttrain.sandblaster.names import (
+from disttrain.sandblaster.operations import (
     AFTER,
     ARRIVED,
     BEFORE,
@@ -28,9 +26,10 @@ from disttrain.sandblaster.names import (
     KEPT,
     PARAMETERS,
     TRIAL,
+    Combination,
+    Operation,
     pair,
 )
-from disttrain.sandblaster.operations import Combination, Operation
 
 
 class MultiBatch:

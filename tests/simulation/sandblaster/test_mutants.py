@@ -20,7 +20,7 @@ from disttrain.sandblaster.batch.groups import Evaluation, Result, Winner, Worke
 from disttrain.sandblaster.batch.orders import OrderLog
 from disttrain.sandblaster.batch.staging import Chunk, Staging
 from disttrain.sandblaster.kernels import Array
-from disttrain.sandblaster.names import PARAMETERS
+from disttrain.sandblaster.operations import PARAMETERS
 from disttrain.transport.header import Header, Verb
 from simulation import chaos, truth
 from simulation.chaos import Chaos, Plan

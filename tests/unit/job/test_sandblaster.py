@@ -9,7 +9,7 @@ from disttrain.job import defaults
 from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
-from disttrain.sandblaster.names import FETCHABLE
+from disttrain.sandblaster.operations import FETCHABLE
 
 _WARM_START = "spec.strategy.sandblaster.warmStart"
 _PRECISE = "spec.strategy.sandblaster.precision=float64"

@@ -36,7 +36,7 @@ from disttrain.parameter_server.strategies import sandblaster
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Decided, Order
 from disttrain.sandblaster.batch.runs import Run
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb
 

@@ -25,7 +25,7 @@ from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
-from disttrain.sandblaster.names import FETCHABLE, TRIAL
+from disttrain.sandblaster.operations import FETCHABLE, TRIAL
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType, Header, Reason, Verb

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from builders.batch_problems import RULES, Problem, Vector, iterates, rosenbrock, shards_of
-from disttrain.sandblaster import curvature
-from disttrain.sandblaster.curvature import WeakPairs
+from disttrain.sandblaster import lbfgs
 from disttrain.sandblaster.descent import Descent
-from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
+from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs
+from disttrain.sandblaster.line_search import ArmijoRules
 from oracles.batch_method import BatchMethod
 from oracles.plain_lbfgs import PlainLbfgs
 from oracles.serial_multi_batch import Pair, damped, matrix, two_loop
@@ -51,14 +50,14 @@ def test_what_the_last_matrix_foretells_of_a_step_is_the_gradient_again() -> Non
 def test_a_damped_pair_has_a_fifth_of_the_expected_curvature(product: float) -> None:
     expected = 2.0
 
-    share = curvature.share_of_change(product, expected)
+    share = lbfgs.share_of_change(product, expected)
 
     assert share * product + (1 - share) * expected == pytest.approx(0.2 * expected)
 
 
 @pytest.mark.parametrize("product", [0.4, 5.0])
 def test_a_pair_with_enough_curvature_stays_as_it_is(product: float) -> None:
-    assert curvature.share_of_change(product, 2.0) == 1.0
+    assert lbfgs.share_of_change(product, 2.0) == 1.0
 
 
 def test_damping_written_out_says_the_same() -> None:

@@ -18,10 +18,9 @@ from builders.batch_problems import (
 from builders.sampled_jobs import BatchJob, regression
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import COURSE_JSON, Driver, DriverRules
-from disttrain.sandblaster.decisions import MOST_DECISIONS, Decision, Verdict
+from disttrain.sandblaster.frame import MOST_DECISIONS, Decision, Verdict
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import ArmijoRules, WolfeRules
 from disttrain.sandblaster.multi_batch import MultiBatch
 from oracles import batch_method
 from oracles.batch_method import BatchMethod

@@ -19,15 +19,13 @@ from builders.batch_problems import (
     rosenbrock,
     shards_of,
 )
-from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
-from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.descent import Descent, DescentRules
-from disttrain.sandblaster.directions import Directions, SteepestDescent
+from disttrain.sandblaster.directions import ConjugateGradient, Directions, SteepestDescent
+from disttrain.sandblaster.frame import Verdict
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import WolfeRules
 from disttrain.sandblaster.method import End
-from disttrain.sandblaster.names import PARAMETERS
-from disttrain.sandblaster.operations import Dots
+from disttrain.sandblaster.operations import PARAMETERS, Dots
 from oracles import batch_method
 from oracles.batch_method import BatchMethod, Method
 from oracles.plain_lbfgs import PlainLbfgs

@@ -5,10 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
-from disttrain.sandblaster.line_search.point import Point, Stage, cubic_minimum
-from disttrain.sandblaster.line_search.search import Search, SearchRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import (
+    ArmijoRules,
+    Point,
+    Search,
+    SearchRules,
+    Stage,
+    WolfeRules,
+    cubic_minimum,
+)
 
 Line = Callable[[float], tuple[float, float]]
 

@@ -10,12 +10,9 @@ from builders.sampled_jobs import BatchJob, Regression, regression
 from disttrain.sandblaster.batch.batches import Batch, Batches
 from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.runs import Run
-from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import Descent
-from disttrain.sandblaster.lbfgs import Lbfgs, slots
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
-from disttrain.sandblaster.line_search.search import SearchRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs, slots
+from disttrain.sandblaster.line_search import ArmijoRules, SearchRules, WolfeRules
 from disttrain.sandblaster.method import End, Part
 from disttrain.sandblaster.multi_batch import MultiBatch
 from oracles.serial_multi_batch import SerialMultiBatch

@@ -15,14 +15,12 @@ from builders.batch_problems import (
     rosenbrock,
     shards_of,
 )
-from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.descent import Descent
-from disttrain.sandblaster.directions import Directions, SteepestDescent
+from disttrain.sandblaster.directions import ConjugateGradient, Directions, SteepestDescent
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import ArmijoRules, WolfeRules
 from disttrain.sandblaster.method import End
-from disttrain.sandblaster.names import PARAMETERS
+from disttrain.sandblaster.operations import PARAMETERS
 from oracles.batch_method import BatchMethod
 
 METHODS: dict[str, Directions] = {

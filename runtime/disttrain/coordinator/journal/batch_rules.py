@@ -8,15 +8,11 @@ from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import Driver, DriverRules
 from disttrain.sandblaster.batch.groups import BackupRules
-from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
-from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import Descent, DescentRules
-from disttrain.sandblaster.directions import SteepestDescent
+from disttrain.sandblaster.directions import ConjugateGradient, SteepestDescent
 from disttrain.sandblaster.frame import Frame
-from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
-from disttrain.sandblaster.line_search.search import SearchRules
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs
+from disttrain.sandblaster.line_search import ArmijoRules, SearchRules, WolfeRules
 from disttrain.sandblaster.multi_batch import MultiBatch
 
 _ROUNDING_FLOAT32, _TOLERANCE_FLOAT32 = 2.0**-22, 1e-3

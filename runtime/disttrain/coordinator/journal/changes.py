@@ -10,7 +10,7 @@ from disttrain.job.batch_optimizer import Lbfgs
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
-from disttrain.sandblaster.line_search.armijo import ArmijoRules
+from disttrain.sandblaster.line_search import ArmijoRules
 
 _STRATEGY = "spec.strategy.sandblaster"
 

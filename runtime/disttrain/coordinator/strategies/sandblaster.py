@@ -37,7 +37,7 @@ from disttrain.job.roles import Durability
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import End
-from disttrain.sandblaster.names import FETCHABLE
+from disttrain.sandblaster.operations import FETCHABLE
 
 MOST_GROUPS = 200_000
 """Of a batch. An order names the winner of each, some twelve bytes, and is at most 8 MiB long."""

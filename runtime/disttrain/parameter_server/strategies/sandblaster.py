@@ -22,8 +22,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import Answer, Refused, ShardState
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.errors import (
     NotStaged,
     OrderRefused,
@@ -32,7 +31,7 @@ from disttrain.sandblaster.errors import (
     WrongChunk,
     WrongEvaluation,
 )
-from disttrain.sandblaster.names import TRIAL
+from disttrain.sandblaster.operations import TRIAL
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Verb

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.method import Part
-from disttrain.sandblaster.names import AFTER, BEFORE, MIDDLE
+from disttrain.sandblaster.operations import AFTER, BEFORE, MIDDLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

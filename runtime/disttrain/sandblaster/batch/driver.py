@@ -7,9 +7,13 @@ goes on in the same line search after it was killed, with the same bits.
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import GenericAlias
+from typing import Any, Generic, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter
 
 from disttrain.sandblaster import operations
-from disttrain.sandblaster.batch import commit, groups
+from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.groups import (
     Attempt,
@@ -22,7 +26,6 @@ from disttrain.sandblaster.batch.groups import (
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.frame import Frame, State
-from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Request
 
 ATTEMPTS_OF_A_LIFE = 2**32
@@ -66,6 +69,27 @@ class Course:
     """Of all samples of the batch in the latest evaluation that was complete."""
     samples: int = 0
     """That were worked on: of all evaluations since the beginning that are complete."""
+
+
+Value = TypeVar("Value")
+
+
+class JsonForm(Generic[Value]):
+    """Of values of one type."""
+
+    def __init__(self, kind: type[Value]) -> None:
+        # Settings are not taken for a dataclass itself, but for a tuple that holds one.
+        alone: Any = GenericAlias(tuple, (kind,))
+        config = ConfigDict(ser_json_inf_nan="constants")
+        self._adapter: TypeAdapter[tuple[Value]] = TypeAdapter(alone, config=config)
+
+    def write(self, value: Value) -> bytes:
+        return self._adapter.dump_json((value,))
+
+    def read(self, content: bytes) -> Value:
+        """The value. Raises pydantic's ValidationError."""
+        (value,) = self._adapter.validate_json(content, strict=True)
+        return value
 
 
 COURSE_JSON = JsonForm(Course)
@@ -246,7 +270,7 @@ class Driver:
         self._order(course, opened, course.request.prepare)
 
     def _commit(self, course: Course) -> None:
-        found = commit.of(course.evaluation, course.overlap)
+        found = groups.committed(course.evaluation, course.overlap)
         course.stage, course.overlap, course.tally = Stage.MEASURING, found.overlap, found.batch
         course.samples += found.samples
         # From here on gradients that come too late are refused: no evaluation is under way.

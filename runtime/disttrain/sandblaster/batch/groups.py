@@ -1,20 +1,21 @@
-"""Who computes which group of a batch, and whose result counts. Pure: a value and its changes.
+"""Who computes which group of a batch, whose result counts, and what a complete batch adds up to.
 
-Each grant is an attempt with a number that is never used again. The first attempt at a group that
-is complete wins, and later ones change nothing: so a group counts once, whoever was slow, was
-declared dead or answered twice.
+Pure: a value and its changes. Each grant is an attempt with a number that is never used again. The
+first attempt at a group that is complete wins, and later ones change nothing: so a group counts
+once, whoever was slow, was declared dead or answered twice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import Annotated
 
 from pydantic import Field
 
+from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch import runs
-from disttrain.sandblaster.batch.pairwise import pairwise
-from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.batch.runs import Run, pairwise
+from disttrain.sandblaster.operations import AFTER, ARRIVED, BEFORE, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +259,48 @@ def _copyable(tries: Mapping[int, Collection[Attempt]], worker: Worker, most: in
 
 def _at(evaluation: Evaluation, group: int) -> list[int]:
     return [one.number for one in evaluation.attempts.values() if one.group == group]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """A complete evaluation."""
+
+    samples: int
+    """That were worked on."""
+    batch: Tally
+    """Of all samples of the batch: also those that were known before."""
+    runs: tuple[Run, ...] = ()
+    """What the shards keep apart, with samples; empty: nothing, there is one sum."""
+    adding: tuple[Operation, ...] = ()
+    """What makes the gradient that arrived of several means."""
+    overlap: Tally | None = None
+    """Of what the next batch shares."""
+
+
+def committed(evaluation: Evaluation, known: Tally | None) -> Commit:
+    """The commit. `known`: of what the batch before shares, if it was not evaluated again."""
+    here = tally(evaluation, evaluation.places)
+    if not evaluation.runs:
+        return Commit(samples=here.samples, batch=here)
+    parts = {run.vector: tally(evaluation, run.groups) for run in evaluation.runs}
+    runs = tuple(_known(run, parts[run.vector]) for run in evaluation.runs)
+    if BEFORE not in parts and known is not None:
+        parts = {BEFORE: known, **parts}
+    counts = [part.count for part in parts.values() if part.count is not None]
+    batch = Tally(
+        loss_sum=sum(part.loss_sum for part in parts.values()),
+        samples=sum(part.samples for part in parts.values()),
+        count=sum(counts) if counts else None,
+    )
+    weights = {vector: part.divisor / batch.divisor for vector, part in parts.items()}
+    return Commit(
+        samples=here.samples,
+        batch=batch,
+        runs=runs,
+        adding=(ops.Combine(target=ARRIVED, terms=weights),),
+        overlap=parts[AFTER],
+    )
+
+
+def _known(run: Run, part: Tally) -> Run:
+    return replace(run, samples=part.samples, divisor=part.count)

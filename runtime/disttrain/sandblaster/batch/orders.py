@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.errors import OrderRefused
-from disttrain.sandblaster.names import ARRIVED
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import ARRIVED, Operation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

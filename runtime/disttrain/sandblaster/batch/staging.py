@@ -1,4 +1,7 @@
-"""What a shard holds of the attempts at groups until one of each is committed. Pure."""
+"""All that Sandblaster is on one shard: vectors, staged gradients, and the orders on both. Pure.
+
+An attempt at a group is staged until one attempt of each group is committed.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from disttrain.sandblaster.batch.groups import Worker
-from disttrain.sandblaster.batch.pairwise import Folding
-from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
+from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.errors import (
     NotStaged,
     OrderRefused,
@@ -17,6 +20,7 @@ from disttrain.sandblaster.errors import (
     WrongEvaluation,
 )
 from disttrain.sandblaster.kernels import Array
+from disttrain.sandblaster.vectors import Vectors
 
 
 @dataclass(slots=True)
@@ -220,3 +224,38 @@ class Staging:
 
 def _folding(groups: int) -> Folding[Array]:
     return Folding(groups, lambda one, other: np.add(one, other, out=one))
+
+
+class BatchShard:
+    """One life of a shard. Belongs to one thread."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        most_staged_bytes: int,
+        vectors: Vectors | None = None,
+        log: OrderLog | None = None,
+    ) -> None:
+        """`vectors` and `log`: of an earlier life, both of one moment; None: nothing is there."""
+        self.vectors = vectors or Vectors(layout.elements, layout.element_type)
+        self.log = log or OrderLog()
+        self.staging = Staging(layout, most_bytes=most_staged_bytes)
+
+    def decide(self, news: Decided) -> None:
+        """See `Staging.decide`. Raises OrderRefused for news of an old coordinator, too."""
+        self.log.check(news.coordinator)
+        self.staging.decide(news.evaluation, news.winners)
+
+    def carry_out(self, order: Order) -> Performed:
+        """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
+        return self.log.carry_out(order, self._perform)
+
+    def _perform(self, order: Order) -> tuple[float, ...]:
+        if order.commits:
+            totals = self.staging.totals(order.commits)
+            for run, total in zip(order.sums, totals, strict=True):
+                made = self.vectors.make(run.vector)
+                np.divide(total, run.divisor or run.samples, out=made, casting="same_kind")
+        scalars = self.vectors.perform(order.operations)
+        self.staging.begin(order.evaluation, order.groups, order.runs)
+        return scalars

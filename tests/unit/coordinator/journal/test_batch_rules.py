@@ -14,7 +14,7 @@ from disttrain.job.batch_optimizer import (
     LineSearch,
 )
 from disttrain.job.strategy_kind import Precision
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import WolfeRules
 
 ARMIJO = LineSearch(armijo=Armijo())
 

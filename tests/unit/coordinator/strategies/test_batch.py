@@ -15,7 +15,7 @@ from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.batch.orders import Order
-from disttrain.sandblaster.names import PARAMETERS
+from disttrain.sandblaster.operations import PARAMETERS
 from disttrain.transport.header import Role
 
 

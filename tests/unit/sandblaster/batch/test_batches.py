@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.method import Part
-from disttrain.sandblaster.names import AFTER, BEFORE, MIDDLE
+from disttrain.sandblaster.operations import AFTER, BEFORE, MIDDLE
 
 
 @st.composite

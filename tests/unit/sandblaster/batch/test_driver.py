@@ -6,7 +6,7 @@ from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Performed
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.lbfgs import Lbfgs
-from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.line_search import WolfeRules
 from simulation import batch
 
 ANNA = Worker(0, 1)

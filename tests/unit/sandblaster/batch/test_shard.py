@@ -9,10 +9,8 @@ import pytest
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
-from disttrain.sandblaster.batch.pairwise import Folding
-from disttrain.sandblaster.batch.runs import Run
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.batch.runs import Folding, Run
+from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.errors import (
     NotStaged,
     OrderRefused,
@@ -20,8 +18,7 @@ from disttrain.sandblaster.errors import (
     WrongChunk,
     WrongEvaluation,
 )
-from disttrain.sandblaster.names import ARRIVED, PARAMETERS
-from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.operations import ARRIVED, PARAMETERS, Operation
 
 LENGTH = 4
 SENDER = Worker(0, 1)

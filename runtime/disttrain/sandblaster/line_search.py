@@ -1,15 +1,116 @@
-"""The strong Wolfe conditions: the loss fell enough, and the slope is flat enough.
+"""How far to go along a direction. Pure: a search is a value that each evaluation replaces.
 
-Nocedal and Wright, Numerical Optimization (2006), algorithms 3.5 and 3.6 with cubic interpolation.
-Where the loss cannot tell any more whether it fell enough, because both losses are the same but for
-their rounding, the slopes tell it: the approximate Wolfe conditions of Hager and Zhang, A new
-conjugate gradient method with guaranteed descent and an efficient line search (2005), equation 4.1.
+All searches have `stage`, `trial` and `advanced(point)`.
+
+Armijo: backtracking until the loss falls enough, for batches whose next gradient is of other data.
+
+Strong Wolfe: the loss fell enough, and the slope is flat enough (Nocedal and Wright, Numerical
+Optimization (2006), algorithms 3.5 and 3.6 with cubic interpolation). Where both losses are the
+same but for their rounding, the slopes tell whether it fell enough: the approximate Wolfe
+conditions of Hager and Zhang, A new conjugate gradient method with guaranteed descent and an
+efficient line search (2005), equation 4.1.
 """
 
+import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
 
-from disttrain.sandblaster.line_search.point import Point, Stage, cubic_minimum, is_low_enough
+from pydantic import Field
+
+
+class Stage(StrEnum):
+    """How far a line search is."""
+
+    TRYING = "trying"
+    """The loss and the slope at `trial` are wanted."""
+    ACCEPTED = "accepted"
+    """The point evaluated last is the one."""
+    FAILED = "failed"
+    """No point is lower than the beginning, as far as numbers can tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """Loss and slope along the direction, `step` times the direction away from the beginning."""
+
+    step: float
+    loss: float
+    slope: float
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.slope)
+
+
+def is_low_enough(point: Point, start: Point, decrease: float) -> bool:
+    """Armijo's condition: the loss fell by this fraction of what the first slope promised."""
+    return point.is_finite and point.loss <= start.loss + decrease * point.step * start.slope
+
+
+def cubic_minimum(first: Point, second: Point) -> float | None:
+    """Where the cubic through two points with their slopes is lowest; None: it has no minimum.
+
+    Nocedal and Wright, Numerical Optimization (2006), equation 3.59.
+    """
+    if not (first.is_finite and second.is_finite) or first.step == second.step:
+        return None
+    left, right = sorted((first, second), key=lambda point: point.step)
+    secant = (left.loss - right.loss) / (left.step - right.step)
+    middle = left.slope + right.slope - 3 * secant
+    square = middle * middle - left.slope * right.slope
+    if not square >= 0:
+        return None
+    root = math.sqrt(square)
+    width = right.slope - left.slope + 2 * root
+    if width == 0:
+        return None
+    return right.step - (right.step - left.step) * (right.slope + root - middle) / width
+
+
+_LEAST, _MOST = 0.1, 0.5
+"""Of the last step: how much of it the next one keeps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmijoRules:
+    """What the search asks for."""
+
+    kind: Literal["armijo"] = "armijo"
+    decrease: float = 1e-4
+    """Fraction of the decrease that the first slope promises."""
+    most_evaluations: int = 20
+
+    def begin(self, start: Point, first_step: float) -> "ArmijoSearch":
+        """A search from a point with a negative slope."""
+        return ArmijoSearch(rules=self, start=start, trial=first_step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmijoSearch:
+    """A search that shortens its step."""
+
+    kind: Literal["armijo"] = "armijo"
+    rules: ArmijoRules
+    start: Point
+    trial: float
+    stage: Stage = Stage.TRYING
+    evaluations: int = 0
+
+    def advanced(self, point: Point) -> "ArmijoSearch":
+        known = replace(self, evaluations=self.evaluations + 1)
+        if is_low_enough(point, self.start, self.rules.decrease):
+            return replace(known, stage=Stage.ACCEPTED)
+        if known.evaluations >= self.rules.most_evaluations:
+            return replace(known, stage=Stage.FAILED)
+        return replace(known, trial=self._shorter(point))
+
+    def _shorter(self, point: Point) -> float:
+        wanted = cubic_minimum(self.start, point)
+        if wanted is None:
+            return _LEAST * point.step if not point.is_finite else _MOST * point.step
+        return min(max(wanted, _LEAST * point.step), _MOST * point.step)
+
 
 _EXTEND_LEAST, _EXTEND_MOST = 1.1, 10.0
 """How much longer the next step may be while no minimum is enclosed."""
@@ -145,3 +246,7 @@ def _further(before: Point, point: Point) -> float:
     if wanted is None or wanted <= point.step:
         return most
     return min(max(wanted, least), most)
+
+
+SearchRules: TypeAlias = Annotated[WolfeRules | ArmijoRules, Field(discriminator="kind")]
+Search: TypeAlias = Annotated[WolfeSearch | ArmijoSearch, Field(discriminator="kind")]

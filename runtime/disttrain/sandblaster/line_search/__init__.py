@@ -1,1 +1,0 @@
-"""How far to go along a direction. Pure: a search is a value that each evaluation replaces."""
