@@ -367,14 +367,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a job that goes on with the placement of another number of holders",
-        file=f"{_R}/coordinator/decisions/placing.py",
+        file=f"{_R}/coordinator/decisions/news.py",
         old="return len(present.holders) == holders and beside == kept",
         new="return True",
         tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
     ),
     Mutant(
         name="a job that begins anew beside its own checkpoints",
-        file=f"{_R}/coordinator/process/start.py",
+        file=f"{_R}/coordinator/process/server.py",
         old="    _require_none_of_its_own(store, config)\n",
         new="",
         tests=(f"{_UNIT}/coordinator/process/test_start.py",),

@@ -7,7 +7,7 @@ import typer
 from disttrain.checkpoint import reading
 from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.coordinator.errors import ManifestChanged
-from disttrain.coordinator.journal import changes
+from disttrain.coordinator.journal import resume
 from disttrain.job import manifest_file
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
@@ -33,7 +33,7 @@ def look(output: Path) -> None:
     if checkpoint is None:
         return
     now = spec.strategy.sandblaster
-    _refuse(None if ledger is None else changes.impossible(ledger, spec))
+    _refuse(None if ledger is None else resume.impossible(ledger, spec))
     if now is None:
         is_of_method = ledger is not None and ledger.batch is not None
         _refuse(_NO_METHOD if is_of_method else _other_optimizer(checkpoint, spec))
@@ -43,7 +43,7 @@ def look(output: Path) -> None:
     if ledger.batch is None:
         _refuse(_impossible_in_warm_start(checkpoint, now))
         return
-    for change in changes.between(ledger.batch.rules, now):
+    for change in resume.between(ledger.batch.rules, now):
         typer.echo(str(change))
 
 
@@ -63,7 +63,7 @@ def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
     manifest = reading.read(checkpoint).manifest
     vectors = {piece.vector for piece in manifest.pieces}
     precision = Precision.FLOAT64 if DOUBLE in vectors else Precision.FLOAT32
-    return changes.impossible_in_warm_start(manifest.update_rule, precision, now)
+    return resume.impossible_in_warm_start(manifest.update_rule, precision, now)
 
 
 def _refuse(why: str | None) -> None:

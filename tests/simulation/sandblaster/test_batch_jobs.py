@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from disttrain.coordinator.journal.checkpoint_entries import EvaluationEnded
+from disttrain.coordinator.journal.job_entries import EvaluationEnded
 from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.transport.header import Role

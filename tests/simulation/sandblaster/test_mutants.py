@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from disttrain.coordinator.decisions import running, stages
+from disttrain.coordinator.decisions import running, steering
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
 from disttrain.coordinator.journal.job_entries import Restarted
@@ -128,7 +128,7 @@ def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
         following.begin(turn, turn.state.last_checkpoint)
 
 
-_END = stages._end
+_END = steering._end
 _RESTART = Restarted.apply
 _HANDLE = Shard.handle
 
@@ -164,7 +164,7 @@ def _has_begun(state: State) -> bool:
 def test_a_switch_before_all_is_saved_is_found(
     monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Turn], None], word: str
 ) -> None:
-    monkeypatch.setattr(stages, "_end", mutant)
+    monkeypatch.setattr(steering, "_end", mutant)
     # Long enough to lose its leases, too short to be taken for dead.
     assert _found(word, _has_begun, _pause_a_replica(9.0))
 

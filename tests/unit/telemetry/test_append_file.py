@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.reporting import RunFiles
 from disttrain.telemetry import append_file
 
 

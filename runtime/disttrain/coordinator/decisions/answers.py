@@ -1,12 +1,7 @@
 """What the answers to orders lead to. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
-from disttrain.coordinator.journal import (
-    batch_entries,
-    checkpoint_entries,
-    member_entries,
-    work_entries,
-)
+from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
@@ -43,7 +38,7 @@ def order_done(turn: Turn, request: OrderDone) -> None:
     issued = turn.state.orders.get(request.order)
     if issued is None or issued.member != request.member:
         return
-    turn.record(work_entries.OrderClosed(id=issued.id))
+    turn.record(member_entries.OrderClosed(id=issued.id))
     if isinstance(issued.order, Perform | Decide | ReturnTo):
         turn.strategy.answered(turn, issued, request.result)
     elif isinstance(request.result, OrderFailed):
@@ -84,7 +79,7 @@ def _told(turn: Turn, issued: IssuedOrder, result: Result) -> None:
     elif isinstance(result, Evaluated) and isinstance(order, Evaluate):
         _evaluated(turn, order, result)
     elif isinstance(result, Drained):
-        turn.record(work_entries.Drained(member=issued.member, progress=result.progress))
+        turn.record(member_entries.Drained(member=issued.member, progress=result.progress))
 
 
 def _uploaded(turn: Turn, issued: IssuedOrder) -> None:
@@ -106,7 +101,7 @@ def _written(turn: Turn, holder: MemberId, number: int, part: ShardWritten) -> N
     opened = turn.state.checkpoint
     if opened is None or opened.number != number:
         return
-    turn.record(checkpoint_entries.ShardPartWritten(number=number, shard=holder.index, part=part))
+    turn.record(job_entries.ShardPartWritten(number=number, shard=holder.index, part=part))
     if len(opened.parts) == turn.settings.holders:
         turn.effects.append(
             CommitCheckpoint(
@@ -130,7 +125,7 @@ def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
         measures=measures,
         final=final,
     )
-    turn.record(checkpoint_entries.EvaluationEnded(evaluation=evaluation))
+    turn.record(job_entries.EvaluationEnded(evaluation=evaluation))
     target = turn.settings.stop.target_metric
     if target is not None and target.name not in measures and not evaluation.final:
         known = ", ".join(sorted(measures)) or "nothing"

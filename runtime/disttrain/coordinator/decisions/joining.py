@@ -1,7 +1,7 @@
 """How a process becomes a member. Decides; no I/O."""
 
 from disttrain.checkpoint import compare
-from disttrain.coordinator.decisions import membership, news, placing
+from disttrain.coordinator.decisions import membership, news
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.state import Life, LifeState
@@ -209,7 +209,7 @@ def _joined(turn: Turn, life: Life) -> Joined:
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
-        placement=placing.decide(turn),
+        placement=news.placement(turn),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,
         intervals=known.intervals,

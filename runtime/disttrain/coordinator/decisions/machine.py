@@ -1,32 +1,26 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from disttrain.coordinator.decisions import (
-    answers,
-    joining,
-    membership,
-    news,
-    placing,
-    running,
-    stages,
-    steering,
-)
+from disttrain.coordinator.decisions import answers, joining, membership, news, running, steering
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
 from disttrain.coordinator.journal import job_entries
-from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
+from disttrain.coordinator.journal.job_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import Configure, NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
-from disttrain.coordinator.status.stages import at_work
+from disttrain.coordinator.status.progress import at_work
 from disttrain.coordinator.status.watch import Watch
 from disttrain.transport.header import Role
+
+_PAUSE_SECONDS_PER_MEMBER = 0.001
+"""So that a thousand who join one after the other are not told of to a thousand each time."""
 
 MemberRequest: TypeAlias = (
     messages.Heartbeat
@@ -48,6 +42,9 @@ class Coordinator:
         self._live = LiveMembers(state)
         self.watch = Watch()
         self._places = places
+        self._announced = {Role.REPLICA: 0, Role.SHARD: 0}
+        """Epochs."""
+        self._next_announcement = 0.0
 
     @property
     def strategy(self) -> CoordinatorSide:
@@ -84,7 +81,7 @@ class Coordinator:
         """A request whose reply was kept back. What it says of its sender is known, and old."""
         turn = self._turn(now)
         refusal = membership.standing(turn, request.member)
-        turn.reply = refusal or stages.of_member(turn, request.member).give(turn, request)
+        turn.reply = refusal or steering.of_member(turn, request.member).give(turn, request)
         if turn.decided:
             steering.advance(turn)
         return turn
@@ -117,9 +114,21 @@ class Coordinator:
             steering.advance(turn)
         return turn
 
-    def news(self, role: Role, now: float) -> messages.HeartbeatReply:
-        """What every member of a role has to hear when others have joined or ended."""
-        return news.of_members(self._turn(now), role)
+    def announcements(
+        self, now: float, members: int
+    ) -> Iterator[tuple[Role, messages.HeartbeatReply]]:
+        """What to tell all of `members` that are of a role, when others have joined or ended.
+
+        Who is not reached by it hears the same in the reply to a heartbeat.
+        """
+        if now < self._next_announcement:
+            return
+        for role, told in self._announced.items():
+            epoch = news.epoch_for(self.state, role)
+            if epoch != told:
+                self._announced[role] = epoch
+                self._next_announcement = now + members * _PAUSE_SECONDS_PER_MEMBER
+                yield role, news.of_members(self._turn(now), role)
 
     def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
         """The member's orders without an answer, oldest first."""
@@ -149,7 +158,7 @@ class Coordinator:
             case messages.Join():
                 return joining.join(turn, request)
             case messages.AskPlacement():
-                return messages.Placed(placement=placing.decide(turn))
+                return messages.Placed(placement=news.placement(turn))
             case messages.Status():
                 found = status.status(self.state, self.stages, self.watch, turn.now)
                 return messages.StatusReply(status=found)
@@ -171,7 +180,7 @@ class Coordinator:
             return refusal
         if isinstance(request, messages.RequestWork):
             membership.take_progress(turn, request.member, request.progress, 0)
-            return stages.of_member(turn, request.member).give(turn, request)
+            return steering.of_member(turn, request.member).give(turn, request)
         if isinstance(request, messages.Heartbeat):
             return self._heard(turn, request)
         if isinstance(request, messages.GroupDone):

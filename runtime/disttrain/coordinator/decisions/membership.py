@@ -1,7 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import member_entries, work_entries
+from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -86,7 +86,7 @@ def leave(turn: Turn, request: Leave) -> None:
     if found is None or not found.live:
         return
     if request.progress is not None and request.member.role is Role.REPLICA:
-        turn.record(work_entries.Drained(member=request.member, progress=request.progress))
+        turn.record(member_entries.Drained(member=request.member, progress=request.progress))
         lose(turn, found, LifeState.LEFT, request.reason)
     else:
         lose(turn, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason)
@@ -136,7 +136,7 @@ def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: 
         # A heartbeat that was repeated, and arrived after one that was made later.
         progress = found.progress
     if progress != found.progress or non_finite > found.non_finite:
-        entry = work_entries.Progressed(member=member, progress=progress, non_finite=non_finite)
+        entry = member_entries.Progressed(member=member, progress=progress, non_finite=non_finite)
         turn.record(entry)
 
 
@@ -169,7 +169,7 @@ def _is_older(one: Progress, other: Progress) -> bool:
 
 def _expire(turn: Turn, member: MemberId) -> None:
     if turn.strategy.has_work(turn, member):
-        turn.record(work_entries.LeasesExpired(member=member))
+        turn.record(member_entries.LeasesExpired(member=member))
 
 
 def _fence(turn: Turn, replica: MemberId) -> None:

@@ -1,4 +1,4 @@
-"""What members have to know of each other, and how often they speak. Decides; no I/O.
+"""What members have to know: of each other, who holds what, how often they speak. Decides; no I/O.
 
 One list for all members of a role, not an order for each pair: a shard learns which lives of the
 replicas it serves, a replica where the shards listen.
@@ -7,9 +7,11 @@ replicas it serves, a replica where the shards listen.
 from dataclasses import replace
 
 from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Intervals, ShardAddress
 from disttrain.coordinator.settings import Settings
+from disttrain.state.placement import Placement, place
 from disttrain.transport.header import Role
 
 _HEARTBEATS_PER_SECOND = 100.0
@@ -61,3 +63,25 @@ def _always(turn: Turn, role: Role) -> HeartbeatReply:
         phase=turn.state.phase,
         intervals=intervals(turn.settings, replicas + len(turn.live.shards())),
     )
+
+
+def placement(turn: Turn) -> Placement | None:
+    """The present table, made if need be; None before the model is known.
+
+    The first one of a run is made here, and the first with another number of holders or with other
+    vectors to keep than the run that this one resumes had.
+    """
+    state, settings = turn.state, turn.settings
+    present = state.placement
+    if state.layout is None or state.phase.ended:
+        return present
+    if present is None or not _fits(present, settings.holders, settings.kept):
+        epoch = 0 if present is None else present.epoch + 1
+        made = place(state.layout, settings.holders, settings.kept, epoch)
+        turn.record(job_entries.Placed(placement=made))
+    return state.placement
+
+
+def _fits(present: Placement, holders: int, kept: tuple[str, ...]) -> bool:
+    beside = tuple(vector.name for vector in present.vectors if not vector.is_of_a_model)
+    return len(present.holders) == holders and beside == kept

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
-from disttrain.coordinator.journal import checkpoint_entries, state
+from disttrain.coordinator.journal import job_entries, state
 from disttrain.coordinator.journal.state import Life, Phase, StopReason
 from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
@@ -57,7 +57,7 @@ def begin_checkpoint(turn: Turn) -> None:
     # them.
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
-    turn.record(checkpoint_entries.CheckpointBegun(number=number, now=turn.now))
+    turn.record(job_entries.CheckpointBegun(number=number, now=turn.now))
     order = Checkpoint(
         number=number,
         folder=turn.places.staging(number),
@@ -100,7 +100,7 @@ def _evaluate_if_due(turn: Turn) -> None:
 
 def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
-    turn.record(checkpoint_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
+    turn.record(job_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
     # They take turns, so that none falls behind with its portions.
     chosen = replicas[turn.state.totals.evaluations % len(replicas)]
     turn.issue(chosen.member, evaluation(turn, None))

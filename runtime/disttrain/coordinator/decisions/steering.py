@@ -1,19 +1,21 @@
-"""What comes next: the job's phases. Looks at the state and decides; no I/O.
+"""What comes next: the job's phases and the strategies within them. Decides; no I/O.
 
 Everything here may be called at any time and again: a step is taken when the state says that it is
 needed and not under way.
+
+A strategy that is not the last one, such as a warm start, ends when its samples are processed. Then
+nothing more is given out, every replica pushes what it has, and a checkpoint is made of what the
+shards have come to. With this one the next strategy begins, whatever dies later.
 """
 
-from disttrain.coordinator.decisions import (
-    closing,
-    preparing,
-    running,
-    stages,
-)
-from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import job_entries, work_entries
-from disttrain.coordinator.journal.state import Phase, StopReason
+from disttrain.coordinator.decisions import closing, membership, news, running
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
+from disttrain.coordinator.journal.state import Life, LifeState, Phase, StopReason
+from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
+from disttrain.coordinator.protocol.orders import Configure, Evaluate, Upload
 
 
 def advance(turn: Turn) -> None:
@@ -22,7 +24,7 @@ def advance(turn: Turn) -> None:
     _check_gradients(turn)
     if not turn.state.phase.ended:
         running.give_up_hanging_checkpoint(turn)
-        preparing.prepare_shards(turn)
+        _prepare_shards(turn)
         turn.strategy.watch_the_end(turn)
     before = None
     while turn.state.phase is not before and not turn.state.phase.ended:
@@ -47,8 +49,8 @@ def stop(turn: Turn, request: Stop) -> None:
 
 
 def _check_gradients(turn: Turn) -> None:
-    news = (entry for entry in turn.decided if isinstance(entry, work_entries.Progressed))
-    if not any(entry.non_finite for entry in news):
+    progressed = (entry for entry in turn.decided if isinstance(entry, member_entries.Progressed))
+    if not any(entry.non_finite for entry in progressed):
         return
     total = turn.state.non_finite()
     if total <= turn.settings.max_non_finite:
@@ -66,9 +68,92 @@ def _wait(turn: Turn) -> None:
         turn.go_to(Phase.RUNNING)
 
 
+def _run_stage(turn: Turn) -> None:
+    """Takes the steps of the stage at work, and those that lead to the next one."""
+    following = turn.following
+    if following is None:
+        _tell_replicas(turn)
+        turn.strategy.run(turn)
+    elif following.fits(turn):
+        if not turn.state.warm_start.ended:
+            _train(turn)
+        if turn.state.warm_start.ended and turn.state.phase is Phase.RUNNING:
+            _end(turn, following)
+
+
+def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
+    """The stage that a replica works in: every one begins with the first, whenever it joined."""
+    found = turn.state.life(member)
+    has_left = turn.stage == 0 or (found is not None and found.left_warm_start)
+    return turn.strategy if has_left else turn.stages[turn.stage - 1]
+
+
+def _tell_replicas(turn: Turn) -> None:
+    if turn.stage:
+        behind = (one for one in turn.live.replicas() if not one.left_warm_start)
+        turn.tell(behind, orders.LeaveWarmStart())
+
+
+def _train(turn: Turn) -> None:
+    if running.met_rule(turn) is StopReason.SAMPLES:
+        turn.record(batch_entries.WarmStartEnded())
+    else:
+        turn.strategy.run(turn)
+
+
+def _end(turn: Turn, following: CoordinatorSide) -> None:
+    busy = [replica for replica in turn.live.replicas() if not replica.drained]
+    turn.tell(busy, orders.Drain())
+    found = turn.state
+    if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():
+        return
+    cut = found.warm_start.cut
+    if cut is None:
+        cut = found.next_checkpoint
+        turn.record(batch_entries.WarmStartDrained(checkpoint=cut))
+    if (found.last_checkpoint or 0) >= cut:
+        turn.stage += 1
+        following.begin(turn, found.last_checkpoint)
+    elif found.next_checkpoint == cut or running.may_try_checkpoint_again(turn):
+        running.begin_checkpoint(turn)
+
+
+def _prepare_shards(turn: Turn) -> None:
+    """Tells every shard the placement, and has a replica send values to those without any."""
+    if news.placement(turn) is None:
+        return
+    turn.tell((shard for shard in turn.live.shards() if not shard.configured), Configure())
+    empty = [shard for shard in turn.live.shards() if not shard.initialised]
+    ready = all(shard.configured for shard in empty) and (
+        turn.state.began is not None or len(turn.live.shards()) == turn.settings.shards
+    )
+    if empty and ready:
+        _upload(turn, empty)
+
+
+def _upload(turn: Turn, empty: list[Life]) -> None:
+    if turn.orders.of_kind(Upload):
+        return
+    replicas = turn.live.workers()
+    evaluating = {issued.member for issued in turn.orders.of_kind(Evaluate)}
+    free = [
+        replica
+        for replica in replicas
+        if not turn.state.data.held(replica.member) and replica.member not in evaluating
+    ]
+    if free:
+        order = Upload(shards=tuple(shard.index for shard in empty))
+        lives = {shard.index: shard.incarnation for shard in empty}
+        turn.issue(free[0].member, order, lives)
+    elif len(replicas) >= turn.settings.replicas:
+        # Each may be waiting for this very shard to answer a push, and would wait for ever.
+        reason = f"{empty[0].member.name} needs initial values, which a new life can send"
+        membership.lose(turn, replicas[0], LifeState.DEAD, reason)
+
+
 _STEPS = {
     Phase.WAITING: _wait,
-    Phase.RUNNING: stages.run,
+    Phase.RUNNING: _run_stage,
     Phase.DRAINING: closing.drain,
     Phase.CHECKPOINTING: closing.save,
     Phase.EXPORTING: closing.export,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
-from disttrain.coordinator.journal import entries, job_entries, work_entries
-from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
+from disttrain.coordinator.journal import entries, job_entries, member_entries
+from disttrain.coordinator.journal.job_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import (
@@ -23,7 +23,7 @@ from disttrain.coordinator.protocol.messages import (
 )
 from disttrain.coordinator.protocol.orders import End, Order, Result, ShardWritten
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status.stages import Stage
+from disttrain.coordinator.status.progress import Stage
 from disttrain.coordinator.status.watch import Watch
 
 
@@ -169,7 +169,7 @@ class Turn:
         self.decided.append(entry)
 
     def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
-        entry = work_entries.OrderIssued(
+        entry = member_entries.OrderIssued(
             id=self.state.next_order, member=member, order=order, shards=shards or {}
         )
         self.record(entry)

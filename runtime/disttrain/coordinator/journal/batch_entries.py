@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from disttrain.coordinator.journal import batch_rules, changes
+from disttrain.coordinator.journal import batch_rules, resume
 from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Tagged
@@ -90,7 +90,7 @@ class RulesChanged(Tagged, kind="rules_changed"):
     def apply(self, state: State) -> None:
         state.data.portion_size = self.rules.portion_size
         with state.changing_batch() as batch:
-            begins_again = changes.begins_again(changes.between(batch.rules, self.rules))
+            begins_again = resume.begins_again(resume.between(batch.rules, self.rules))
             batch.rules, batch.groups = self.rules, self.groups
             batch.changes.extend(self.changes)
             is_over = batch.course.method.progress.end is not None

@@ -10,13 +10,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from disttrain.coordinator.journal import (
-    batch_entries,
-    checkpoint_entries,
-    job_entries,
-    member_entries,
-    work_entries,
-)
+from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import State
 
 Entry: TypeAlias = Annotated[
@@ -33,18 +27,18 @@ Entry: TypeAlias = Annotated[
     | member_entries.FenceAnswered
     | member_entries.ShardConfigured
     | member_entries.ShardInitialised
-    | work_entries.OrderIssued
-    | work_entries.OrderClosed
-    | work_entries.EpochOpened
-    | work_entries.LeaseGranted
-    | work_entries.Progressed
-    | work_entries.LeasesExpired
-    | work_entries.Drained
-    | checkpoint_entries.CheckpointBegun
-    | checkpoint_entries.ShardPartWritten
-    | checkpoint_entries.CheckpointEnded
-    | checkpoint_entries.EvaluationBegun
-    | checkpoint_entries.EvaluationEnded
+    | member_entries.OrderIssued
+    | member_entries.OrderClosed
+    | member_entries.EpochOpened
+    | member_entries.LeaseGranted
+    | member_entries.Progressed
+    | member_entries.LeasesExpired
+    | member_entries.Drained
+    | job_entries.CheckpointBegun
+    | job_entries.ShardPartWritten
+    | job_entries.CheckpointEnded
+    | job_entries.EvaluationBegun
+    | job_entries.EvaluationEnded
     | batch_entries.WarmStartEnded
     | batch_entries.WarmStartDrained
     | batch_entries.WarmStartLeft

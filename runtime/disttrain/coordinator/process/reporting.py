@@ -1,27 +1,25 @@
-"""When the coordinator writes which of its files, and what its log says of decisions."""
+"""Which files the coordinator writes for people and tools, and what its log says of decisions."""
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.journal import (
-    batch_entries,
-    entries,
-    job_entries,
-    member_entries,
-    work_entries,
-)
-from disttrain.coordinator.journal.checkpoint_entries import (
+from disttrain.coordinator.journal import batch_entries, entries, job_entries, member_entries
+from disttrain.coordinator.journal.job_entries import (
     CheckpointBegun,
     CheckpointEnded,
     EvaluationEnded,
 )
 from disttrain.coordinator.process.cluster_status import ClusterStatus
-from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.status import sections, status
 from disttrain.coordinator.strategies.batch import status as batch_status
-from disttrain.telemetry import logs
+from disttrain.launch import atomic_file
+from disttrain.launch.run_folder import RunFolder
+from disttrain.telemetry import append_file, logs
 
 LOG = logs.get(__name__)
 
@@ -35,6 +33,37 @@ _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
     "hold, training halts until it has room and its files or its store can be read"
 )
+
+
+class RunFiles:
+    """In the run folder. A full disk is no reason to stop: the next writing replaces this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = RunFolder(folder)
+        self._status = atomic_file.KeptFile(self._folder.status)
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replaces status.json: a reader sees it whole. A full disk takes it, too."""
+        with suppress(OSError):
+            self._status.replace(_text(status))
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._status.close()
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        with suppress(OSError):
+            atomic_file.replace(self._folder.summary, _text(summary))
+
+    def add_metrics(self, line: dict[str, Any]) -> None:
+        file = self._folder.metrics
+        # Path.open has no opener.
+        with suppress(OSError), open(file, "a", opener=append_file.descriptor) as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=2).encode()
 
 
 class Reporting:
@@ -202,7 +231,7 @@ def _note_member(entry: entries.Entry) -> None:
         name, taken = entry.member.name, entry.restored.checkpoint
         for number in entry.restored.damaged:
             LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
-    elif isinstance(entry, work_entries.LeasesExpired):
+    elif isinstance(entry, member_entries.LeasesExpired):
         LOG.warning("silent: what it has not finished goes to others", member=entry.member.name)
     elif isinstance(entry, member_entries.MemberLost):
         LOG.warning("member lost", member=entry.member.name, reason=entry.reason)

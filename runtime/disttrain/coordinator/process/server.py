@@ -1,42 +1,45 @@
-"""The coordinator's process: what `disttrain run` and a pod start."""
+"""The coordinator's process: what `disttrain run` and a pod start, and the state it begins with."""
 
+import os
 import random
 import signal
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
 
 from disttrain.checkpoint import names, stores
-from disttrain.checkpoint.errors import StoreAway, StoreDenied
+from disttrain.checkpoint.errors import CheckpointRefused, StoreAway, StoreDenied
 from disttrain.checkpoint.manifest import JobIdentity
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
-from disttrain.coordinator.errors import Superseded
-from disttrain.coordinator.journal import journals
-from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.process import boots, start
+from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, Superseded, WrongJournal
+from disttrain.coordinator.journal import journals, resume, state
+from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
-from disttrain.coordinator.process.farewell_watch import FarewellWatch
-from disttrain.coordinator.process.leaving import Leaving
-from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
-from disttrain.coordinator.process.start import Origin
 from disttrain.coordinator.protocol import farewells
+from disttrain.coordinator.protocol.farewells import FarewellWatch
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import logs
+from disttrain.telemetry import append_file, logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.interface import Listener
 
 LOG = logs.get(__name__)
 
+_THIS_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LET_IN_SECONDS = 10.0
 """An object store's credentials may come a moment after the pod; then the first life gives up."""
 _ASK_AGAIN_SECONDS = 1.0
@@ -48,6 +51,16 @@ _EXIT_CODES = {
 }
 """A full disk may take no summary: then this is all that the launcher hears. Of a job that goes on
 later, INTERRUPTED."""
+
+
+class Origin(StrEnum):
+    """Where the state came from."""
+
+    NEW = "new"
+    JOURNAL = "journal"
+    """The coordinator itself was restarted."""
+    CHECKPOINT = "checkpoint"
+    """The whole job was started again."""
 
 
 def main(config: LaunchConfig) -> int:
@@ -65,7 +78,7 @@ def _serve(config: LaunchConfig) -> int:
     try:
         address = config.listen_address or config.coordinator_address
         if config.supervisor is Supervisor.NODE:
-            signal.signal(signal.SIGTERM, lambda *_: parts.leaving.ask())
+            signal.signal(signal.SIGTERM, lambda *_: parts.leaving.set())
         service = begin(parts, origin, transport.listen(address))
         parts.reporting.ready(defaults.coordinator_patience_seconds(config.job.spec))
         service.run()
@@ -122,13 +135,13 @@ def open_parts(
 ) -> tuple[Parts, Origin]:
     """What the loop joins, from what the job has on disk. Claims its journal.
 
-    `clock`: as `steady_clock`. Raises as `start.first_state` does, and Superseded.
+    `clock`: as `steady_clock`. Raises as `first_state` does, and Superseded.
     """
     store = stores.open_store(config.checkpoints)
     kept = journals.open_journal(config.checkpoints)
     # A pod's name, or what is this launcher's alone.
     kept.claim(config.place or config.coordinator_address)
-    found, origin = start.first_state(config, store)
+    found, origin = first_state(config, store)
     kept.begin(found)
     if config.resume_from is not None:
         # Before anybody is told anything: a next life that began anew would tell the same lives.
@@ -142,7 +155,6 @@ def open_parts(
         journal=kept,
         checkpoints=Checkpoints(store, identity, config.job.spec),
         reporting=reporting(machine),
-        leaving=Leaving(machine, kept),
         farewells=watch,
         supervisor=config.supervisor,
         clock=clock(found.latest_time),
@@ -165,9 +177,7 @@ def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
         RunFiles(config.run_folder),
         served,
         _cluster_status(config),
-        losses_are_exact=boots.losses_are_exact(
-            RunFolder(config.run_folder).boots, config.supervisor
-        ),
+        losses_are_exact=losses_are_exact(RunFolder(config.run_folder).boots, config.supervisor),
     )
 
 
@@ -178,3 +188,111 @@ def _cluster_status(config: LaunchConfig) -> ClusterStatus | None:
     job = JobObject(name=metadata.name, namespace=metadata.namespace, uid=config.job_uid)
     server = ApiServer(access, job)
     return ClusterStatus(server.apply, Patches(job, random.Random(config.job_uid)))
+
+
+def first_state(config: LaunchConfig, store: Store) -> tuple[State, Origin]:
+    """A checkpoint to resume comes before the journal, which belongs to the run that ended.
+
+    Raises JournalDamaged, WrongJournal, ManifestChanged, and CheckpointError for a store that does
+    not answer.
+    """
+    found, origin = _found(config, store)
+    found.job_uid = config.job_uid
+    found.next_checkpoint = max(found.next_checkpoint, store.next_number())
+    return found, origin
+
+
+def _found(config: LaunchConfig, store: Store) -> tuple[State, Origin]:
+    if config.resume_from is not None:
+        return _resumed(config, store, config.resume_from), Origin.CHECKPOINT
+    replayed = journals.replay(config.checkpoints)
+    if replayed is not None:
+        _check_job(replayed.state, config.job_uid, str(config.checkpoints))
+        return replayed.state, Origin.JOURNAL
+    _require_none_of_its_own(store, config)
+    return State(), Origin.NEW
+
+
+def _resumed(config: LaunchConfig, store: Store, checkpoint: Path) -> State:
+    ledger = _read_ledger(store, checkpoint)
+    if why := resume.impossible(ledger, config.job.spec):
+        raise ManifestChanged(why)
+    source = str(config.checkpoints) if config.checkpoints.uri else str(checkpoint)
+    return resume.from_ledger(ledger, source, config.job.spec.shards)
+
+
+def _require_none_of_its_own(store: Store, config: LaunchConfig) -> None:
+    """Without a journal a job that has checkpoints would begin anew, and delete them in time."""
+    own = [one.manifest for one in store.list() if one.manifest.job.uid == config.job_uid]
+    if own:
+        message = (
+            f"{config.checkpoints} has checkpoint {own[-1].number} of this job and not its "
+            "journal: put the journal back, or go on from the checkpoint with disttrain resume"
+        )
+        raise JournalDamaged(message)
+
+
+def _check_job(found: State, job_uid: str, folder: str) -> None:
+    if found.job_uid not in {"", job_uid}:
+        message = (
+            f"{folder} is the journal of job {found.job_uid}, this is job {job_uid}; "
+            "give each job a checkpoint folder of its own"
+        )
+        raise WrongJournal(message)
+
+
+def _read_ledger(store: Store, checkpoint: Path) -> State:
+    try:
+        return state.from_json(store.ledger(store.read(checkpoint)))
+    except (CheckpointRefused, ValidationError) as error:
+        message = (
+            f"the ledger of {checkpoint} cannot be read ({error}); resume from another checkpoint"
+        )
+        raise JournalDamaged(message) from error
+
+
+def losses_are_exact(noted: Path, supervisor: Supervisor, this_boot: Path = _THIS_BOOT) -> bool:
+    """Whether what shards counted of their losses outlived whatever ended them.
+
+    Notes the machine's present boot in the file `noted`: exact is a run that knows no other one.
+    Shards count in mapped files, of which the kernel writes the pages some time later: a process
+    may die at any moment, the machine may not.
+
+    With a node goes what the shard's file had not on disk yet, or all of an emptyDir, so that on a
+    cluster the counts are never exact. Nor are they where the file cannot be read. Raises OSError.
+    """
+    if supervisor is not Supervisor.LAUNCHER:
+        return False
+    boot = this_boot.read_text().strip()
+    known = _known(noted)
+    if known is None:
+        return False
+    if boot not in known:
+        _note(noted, boot)
+    return {*known, boot} == {boot}
+
+
+def _known(noted: Path) -> list[str] | None:
+    """None: there is something else than boots."""
+    try:
+        return noted.read_text().split()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        LOG.warning(
+            "the boots that a run knew cannot be read: updates lost are counted at least",
+            file=noted,
+            error=error,
+        )
+        return None
+
+
+def _note(noted: Path, boot: str) -> None:
+    noted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = append_file.descriptor(noted)
+    try:
+        os.write(descriptor, f"{boot}\n".encode())
+        # It is for the time after the machine went down.
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -2,22 +2,21 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Turn
 from disttrain.coordinator.errors import MessageRefused, Superseded
-from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.entries import Entry
+from disttrain.coordinator.journal.job_entries import CheckpointEnded
 from disttrain.coordinator.journal.journals import DecisionJournal
-from disttrain.coordinator.process.announcing import Announcing
 from disttrain.coordinator.process.checkpoints import Checkpoints
-from disttrain.coordinator.process.farewell_watch import FarewellWatch
-from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol.farewells import FarewellWatch
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
@@ -37,6 +36,8 @@ _OWNER_SECONDS = 10.0
 """Between two looks for a newer coordinator while there is nothing to write."""
 _ATTEMPT_SECONDS = 0.5
 """Between two attempts to write what a full disk refused: each may be a whole new journal."""
+_LEAVE_SECONDS = 60.0
+"""For a last checkpoint as this process leaves: half of the time that a pod gets to end."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
 _ALWAYS_TAKEN = (messages.Status, messages.Stop)
 """Also while the journal is behind: the one decides nothing, the other little, and people wait."""
@@ -59,11 +60,15 @@ class Parts:
     journal: DecisionJournal
     checkpoints: Checkpoints
     reporting: Reporting
-    leaving: Leaving
     farewells: FarewellWatch
     """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
+    leaving: Event = field(default_factory=Event)
+    """Set by SIGTERM on a cluster: this process ends after a checkpoint, and the job goes on.
+
+    Members are told nothing: they go on with what they have, and with the next life, which has the
+    journal."""
     tick_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
 
@@ -89,7 +94,6 @@ class Service:
         self._parts = parts
         self._listener = listener
         self._peers: dict[MemberId, bytes] = {}
-        self._announcing = Announcing(parts.machine)
         self._pushed: set[int] = set()
         """Orders sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
@@ -106,6 +110,7 @@ class Service:
         """In the log, about a request that cannot be read."""
         self._stopping_since: float | None = None
         """Time since which a stop waits for a disk that takes nothing."""
+        self._leaving_since: float | None = None
         self._ended: float | None = None
         self._rotate = False
 
@@ -322,7 +327,9 @@ class Service:
 
     def _announce(self) -> None:
         header = self._header(Verb.CONTROL_REPLY, messages.UNASKED)
-        for role, payload in self._announcing.due(self._parts.clock(), len(self._peers)):
+        machine = self._parts.machine
+        for role, news in machine.announcements(self._parts.clock(), len(self._peers)):
+            payload = payloads.encode_reply(news)
             for member, peer in self._peers.items():
                 if member.role is role:
                     self._listener.reply(peer, header, payload)
@@ -349,11 +356,22 @@ class Service:
     def _is_over(self) -> bool:
         machine, now = self._parts.machine, self._parts.clock()
         if not machine.state.phase.ended:
-            return self._parts.leaving.is_over(now, self.settle)
+            return self._parts.leaving.is_set() and self._has_left(now)
         self._ended = self._ended or now
         waited = now - self._ended
         untold = self._parts.journal.is_behind or machine.state.orders
         return not untold or waited > machine.settings.end_grace_seconds
+
+    def _has_left(self, now: float) -> bool:
+        """Whether this process may end while the job goes on; begins a last checkpoint first."""
+        machine, journal = self._parts.machine, self._parts.journal
+        if self._leaving_since is None:
+            LOG.info("leaves after a checkpoint", reason="SIGTERM")
+            self._leaving_since = now
+            if not journal.is_behind:
+                self.settle(machine.save_now(now))
+        is_busy = machine.state.checkpoint is not None or journal.is_behind
+        return not is_busy or now - self._leaving_since > _LEAVE_SECONDS
 
 
 def _is_allowed(role: Role, request: messages.Request, supervisor: Supervisor) -> bool:

@@ -1,11 +1,12 @@
-"""Farewells that nobody heard: what a member that leaves writes down while there is no coordinator.
+"""What a member that leaves writes down while no coordinator hears it, and who looks for it.
 
-The next life of the coordinator takes them as if they had been said: the rest of a replica's work
-goes to others at once, and nothing that it did is done again. They lie where all processes of the
-job reach: in the run's folder, or in the job's object store, whose pods share no folder.
+The next life of the coordinator takes it as if it had been said: the rest of a replica's work goes
+to others at once, and nothing that it did is done again. It lies where all processes of the job
+reach: in the run's folder, or in the job's object store, whose pods share no folder.
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Leave
+from disttrain.launch.background import Background
 from disttrain.launch.config import LaunchConfig
 from disttrain.telemetry import logs
 
@@ -106,3 +108,41 @@ def _leave(content: bytes) -> Leave:
         return parsed
     message = f"it is no farewell, but {type(parsed).__name__}"
     raise MessageRefused(message)
+
+
+_LAST_SECONDS = 1.0
+"""For what is to be forgotten at the end; one that stays is heard again, which changes nothing."""
+
+
+class FarewellWatch:
+    """Belongs to the coordinator's thread; the store is asked in another one.
+
+    A store that is away takes tens of seconds to say so, and heartbeats must be heard meanwhile.
+    """
+
+    def __init__(self, farewells: Farewells) -> None:
+        self._farewells = farewells
+        self._background = Background("farewells")
+        self._look: Future[dict[str, Leave]] | None = None
+        self._forgetting: set[Future[None]] = set()
+        self._next_look = 0.0
+
+    def found(self, now: float) -> Mapping[str, Leave]:
+        """Those of the last look, by name, once; `forget` each when it is journaled."""
+        if self._look is not None and self._look.done():
+            found, self._look = self._look.result(), None
+            self._next_look = now + self._farewells.pause_seconds
+            return found
+        if self._look is None and now >= self._next_look:
+            self._look = self._background.submit(self._farewells.read)
+        return {}
+
+    def forget(self, name: str) -> None:
+        """Have it deleted before the next look."""
+        future = self._background.submit(partial(self._farewells.forget, name))
+        self._forgetting.add(future)
+        future.add_done_callback(self._forgetting.discard)
+
+    def finish(self) -> None:
+        """Wait a moment for what is to be forgotten."""
+        wait(list(self._forgetting), _LAST_SECONDS)

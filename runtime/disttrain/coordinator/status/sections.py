@@ -12,7 +12,7 @@ from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import progress
-from disttrain.coordinator.status.stages import Stage, at_work
+from disttrain.coordinator.status.progress import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job import object_uri
 from disttrain.job.status import (

@@ -9,17 +9,24 @@ from disttrain.coordinator.journal.state import Life, State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.status import limiting, progress, sections
-from disttrain.coordinator.status.stages import Stage, at_work
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.status import progress, sections
+from disttrain.coordinator.status.progress import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 
 Json = dict[str, Any]
+TimeShares = dict[str, float]
+"""Fractions of the replicas' time, by what they do: computing, or waiting for one of three."""
+
+_LIMITS_FROM = 0.25
+"""A wait that takes less is no advice: without it the job would be a third faster at most."""
+_BUSY_SHARD = 0.8
 
 
 def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
     """Everything about a running job, whose stages these are."""
     stage, last = stages[at_work(stages, state)], stages[-1]
-    shares = limiting.time_shares(list(watch.replicas.values()))
+    shares = time_shares(list(watch.replicas.values()))
     found: Json = {
         **_result(state, last, watch, now),
         "training": sections.training(state, stages, watch, now).as_json(),
@@ -28,7 +35,7 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
         "warmStart": stage is not last or stage.is_warming_up(state),
         "checkpoint": state.last_checkpoint,
         "timeShares": shares,
-        "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
+        "limit": limit(shares, busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
     return finite(found)
@@ -191,3 +198,34 @@ def _details(member: MemberId, watch: Watch) -> Json:
     if (shard := watch.shards.get(member)) is not None:
         return {"version": shard.version, "activity": shard.state}
     return {}
+
+
+def time_shares(replicas: Sequence[ReplicaReport]) -> TimeShares | None:
+    """Over all replicas; None before the first step."""
+    seconds = {
+        "computing": sum(report.compute_seconds for report in replicas),
+        "data": sum(report.data_seconds for report in replicas),
+        "push": sum(report.push_seconds for report in replicas),
+        "fetch": sum(report.fetch_seconds for report in replicas),
+    }
+    whole = sum(seconds.values())
+    return {name: part / whole for name, part in seconds.items()} if whole > 0 else None
+
+
+def busiest(shards: Sequence[ShardReport]) -> float:
+    """The largest fraction of its time that a shard worked."""
+    return max((s.busy_seconds / s.uptime_seconds for s in shards if s.uptime_seconds), default=0.0)
+
+
+def limit(shares: TimeShares | None, busiest_shard: float) -> str:
+    if shares is None:
+        return "Nothing has been computed yet."
+    largest = max(("data", "push", "fetch"), key=lambda name: shares[name])
+    if shares[largest] < _LIMITS_FROM:
+        return f"Computing: the replicas compute {shares['computing']:.0%} of their time."
+    if largest != "data" and busiest_shard >= _BUSY_SHARD:
+        return (
+            f"The shards: the busiest one works {busiest_shard:.0%} of its time while the "
+            f"replicas wait; try more shards."
+        )
+    return f"{largest.capitalize()}: the replicas wait {shares[largest]:.0%} of their time for it."

@@ -1,23 +1,28 @@
 """Downpour SGD (DistBelief 4.1): portions of the data are leased to replicas. Decides; no I/O."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
-from disttrain.coordinator.journal import work_entries
+from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Phase, State
-from disttrain.coordinator.leases import portions
+from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger, Epoch, OpenLease
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
+from disttrain.job.stop import Stop
 from disttrain.job.strategies.downpour import Downpour
 
 MOST_PORTIONS = 2**23
 """The coordinator takes up to 420 bytes for each, as it reads its journal: 3.5 GB."""
 _MOST_OPEN = 64
 """Leases of one replica that may be computed but not acknowledged."""
+_COVER_SECONDS = 0.25
+"""Work that a replica holds ahead: several times what an answer takes on a busy machine."""
+_MOST_LEASES = 8
 _ASK_AGAIN_SECONDS = 0.1
 _ASK_AGAIN_SECONDS_PER_REPLICA = 0.005
 """All replicas wait while shards are prepared, and all but one in a warm start."""
@@ -63,10 +68,10 @@ class Asynchronous(CoordinatorSide):
         later = turn.state.phase is Phase.WAITING or turn.state.may_go_on
         # Also those that are lost: only of what it has seen a replica can say that it gave it up.
         held = turn.state.data.held(member) if is_running or turn.state.may_go_on else []
-        leases = portions.unseen(held, request.last_lease)
+        leases = unseen(held, request.last_lease)
         if is_running and not lost and not turn.state.warm_start.ended:
             speed = turn.watch.speed_of(member, turn.now)
-            ahead = portions.leases_ahead(turn.state.data.portion_size, speed)
+            ahead = leases_ahead(turn.state.data.portion_size, speed)
             leases += self._grant(turn, member, ahead - request.held - len(leases))
         replicas = len(turn.live.replicas())
         return Work(
@@ -83,12 +88,12 @@ class Asynchronous(CoordinatorSide):
             return []
         granted: list[Lease] = []
         while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
-            lease = portions.next_lease(data, member.index, stop)
+            lease = next_lease(data, member.index, stop)
             if lease is not None:
-                turn.record(work_entries.LeaseGranted(member=member, lease=lease))
+                turn.record(member_entries.LeaseGranted(member=member, lease=lease))
                 granted.append(lease)
-            elif portions.may_open_epoch(data, stop):
-                turn.record(work_entries.EpochOpened())
+            elif may_open_epoch(data, stop):
+                turn.record(member_entries.EpochOpened())
             else:
                 break
         return granted
@@ -102,3 +107,65 @@ class Asynchronous(CoordinatorSide):
             return False
         lowest = next((replica.index for replica in turn.live.replicas()), None)
         return not self.is_warming_up(turn.state) or member.index == lowest
+
+
+def next_lease(ledger: DataLedger, index: int, stop: Stop) -> Lease | None:
+    """The lease to grant: own portions of the oldest epoch first, then anybody's, then others'.
+
+    With a limit of samples anybody's come first. They hold what was taken from the silent, who may
+    do it nevertheless: with other samples in its place that would be too many.
+    None: nothing waits in the open epochs, or the stop rules leave no samples to give out.
+    """
+    budget = remaining_samples(ledger, stop)
+    if budget is not None and budget <= 0:
+        return None
+    first_keys = (index, ANYBODY) if budget is None else (ANYBODY, index)
+    for number in sorted(ledger.epochs):
+        for queue in _queues(ledger.epochs[number], first_keys):
+            portion, first, end = queue[-1]
+            end = end if budget is None else min(end, first + budget)
+            return Lease(id=ledger.next_lease, epoch=number, portion=portion, first=first, end=end)
+    return None
+
+
+def may_open_epoch(ledger: DataLedger, stop: Stop) -> bool:
+    """Whether another pass over the data may begin."""
+    budget = remaining_samples(ledger, stop)
+    return (
+        ledger.samples > 0
+        and (stop.epochs is None or ledger.next_epoch < stop.epochs)
+        and (budget is None or budget > 0)
+    )
+
+
+def remaining_samples(ledger: DataLedger, stop: Stop) -> int | None:
+    """Samples that may still be given out before a stop rule is met exactly; None: no limit."""
+    budgets = []
+    if stop.samples is not None:
+        used = ledger.samples_done + ledger.samples_outside
+        budgets.append(stop.samples - used - sum(ledger.outstanding()))
+    if stop.steps is not None:
+        steps = sum(-(-samples // ledger.batch_size) for samples in ledger.outstanding())
+        budgets.append((stop.steps - ledger.steps_done - steps) * ledger.batch_size)
+    return min(budgets) if budgets else None
+
+
+def leases_ahead(portion_size: int, samples_per_second: float) -> int:
+    """How many leases a replica should hold: the current one, and enough for a while beyond it."""
+    ahead = samples_per_second * _COVER_SECONDS / max(portion_size, 1)
+    return min(2 + int(ahead), _MOST_LEASES)
+
+
+def unseen(held: list[OpenLease], last_lease: int) -> list[Lease]:
+    """Leases granted whose reply was lost: the replica has not seen their ids."""
+    return [item.lease for item in held if item.lease.id > last_lease]
+
+
+def _queues(epoch: Epoch, first_keys: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+    for key in first_keys:
+        if queue := epoch.queues.get(key):
+            yield queue
+    others = ((key, queue) for key, queue in epoch.queues.items() if queue)
+    for key, queue in sorted(others, key=lambda item: (-len(item[1]), item[0])):
+        if key not in first_keys:
+            yield queue

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
-from disttrain.coordinator.journal import batch_entries, batch_state, changes, work_entries
+from disttrain.coordinator.journal import batch_entries, batch_state, member_entries, resume
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
 from disttrain.coordinator.leases import permutation
@@ -175,7 +175,7 @@ class BatchMethod(CoordinatorSide):
             groups = self._groups_of_the_data(turn)
             if groups is None:
                 return None
-            said = tuple(str(change) for change in changes.between(batch.rules, self.rules))
+            said = tuple(str(change) for change in resume.between(batch.rules, self.rules))
             entry = batch_entries.RulesChanged(rules=self.rules, groups=groups, changes=said)
             turn.record(entry)
         return turn.state.batch
@@ -268,7 +268,7 @@ def _give(turn: Turn, batch: Batch) -> None:
         if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
-            turn.record(work_entries.OrderClosed(id=issued.id))
+            turn.record(member_entries.OrderClosed(id=issued.id))
     for shard in turn.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
             turn.issue(shard.member, Perform(order=batch.course.order))

@@ -8,12 +8,12 @@ from disttrain.job.strategies.own_parameters import (  # type: ignore[import-not
 
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
-from disttrain.coordinator.journal import work_entries
+from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Phase, State
-from disttrain.coordinator.leases import portions
 from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
+from disttrain.coordinator.strategies import downpour
 
 _ASK_AGAIN_SECONDS = 0.05
 
@@ -50,14 +50,14 @@ class Descents(CoordinatorSide):
         data, member, stop = turn.state.data, request.member, turn.settings.stop
         is_running = turn.state.phase is Phase.RUNNING
         if is_running and not data.held(member):
-            lease = portions.next_lease(data, member.index, stop)
+            lease = downpour.next_lease(data, member.index, stop)
             if lease is not None:
-                turn.record(work_entries.LeaseGranted(member=member, lease=lease))
-            elif portions.may_open_epoch(data, stop):
-                turn.record(work_entries.EpochOpened())
+                turn.record(member_entries.LeaseGranted(member=member, lease=lease))
+            elif downpour.may_open_epoch(data, stop):
+                turn.record(member_entries.EpochOpened())
         lost = membership.lost_leases(turn, member)
         return Work(
-            leases=tuple(portions.unseen(data.held(member), request.last_lease)),
+            leases=tuple(downpour.unseen(data.held(member), request.last_lease)),
             wait=is_running or turn.state.phase is Phase.WAITING or bool(lost),
             after_seconds=_ASK_AGAIN_SECONDS,
             lost_leases=lost,

@@ -6,7 +6,7 @@ import pytest
 
 from builders.machines import BASE, Machine
 from disttrain.coordinator.decisions import news
-from disttrain.coordinator.journal import state, work_entries
+from disttrain.coordinator.journal import member_entries, state
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
@@ -116,7 +116,7 @@ def test_a_journal_with_an_order_for_each_pair_is_read_without_them() -> None:
     shard = MemberId(role=Role.SHARD, index=0, incarnation=1)
     admit = orders.Admit(index=3, incarnation=1, live_replicas=1)
     found = State()
-    work_entries.OrderIssued(id=7, member=shard, order=admit, shards={}).apply(found)
+    member_entries.OrderIssued(id=7, member=shard, order=admit, shards={}).apply(found)
     assert (found.orders, found.next_order) == ({}, 8)
     found.orders[7] = IssuedOrder(id=7, member=shard, order=admit)
     found.orders[8] = IssuedOrder(id=8, member=shard, order=orders.End(reason="Epochs"))

@@ -15,7 +15,7 @@ from disttrain.coordinator.protocol.reports import (
     staleness_bucket,
     staleness_quantile,
 )
-from disttrain.coordinator.status import limiting
+from disttrain.coordinator.status import status
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop, TargetMetric
 from disttrain.transport.header import Role
@@ -104,7 +104,7 @@ def test_the_first_checkpoint_is_due_at_once_and_a_failed_one_soon() -> None:
     ],
 )
 def test_the_limit_is_named(report: ReplicaReport, busy: float, word: str) -> None:
-    assert limiting.limit(limiting.time_shares([report]), busy).startswith(word)
+    assert status.limit(status.time_shares([report]), busy).startswith(word)
 
 
 def test_staleness_buckets_are_exact_when_small_and_ordered() -> None:

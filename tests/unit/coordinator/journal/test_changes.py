@@ -6,8 +6,8 @@ import pytest
 
 from builders.batch_machines import RULES, BatchMachine
 from builders.jobs import a_job
-from disttrain.coordinator.journal import batch_entries, changes
-from disttrain.coordinator.journal.changes import Effect
+from disttrain.coordinator.journal import batch_entries, resume
+from disttrain.coordinator.journal.resume import Effect
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.job.batch_optimizer import (
@@ -55,26 +55,26 @@ def by_lbfgs(**fields: object) -> Sandblaster:
     ],
 )
 def test_each_field_has_its_effect(now: Sandblaster, field: str, effect: Effect) -> None:
-    (change,) = changes.between(RULES, now)
+    (change,) = resume.between(RULES, now)
     assert (change.field, change.effect) == (field, effect)
-    assert (changes.refusal((change,)) is not None) is (effect is Effect.IMPOSSIBLE)
+    assert (resume.refusal((change,)) is not None) is (effect is Effect.IMPOSSIBLE)
     said = str(change)
     assert f"spec.strategy.sandblaster.{field} was {change.before} and is {change.now}" in said
 
 
 def test_a_small_batch_changes_the_line_search_that_nobody_chose() -> None:
-    fields = {change.field for change in changes.between(RULES, by(batch_size=16))}
+    fields = {change.field for change in resume.between(RULES, by(batch_size=16))}
     assert fields == {"batchSize", f"{METHOD}.lineSearch"}
 
 
 def test_what_is_said_in_other_words_is_the_same() -> None:
-    assert changes.between(RULES, RULES.model_copy()) == ()
+    assert resume.between(RULES, RULES.model_copy()) == ()
     chosen = by_lbfgs(line_search=LineSearch(strong_wolfe=StrongWolfe()))
-    assert changes.between(RULES, chosen) == ()
+    assert resume.between(RULES, chosen) == ()
 
 
 def test_what_is_impossible_names_both_values_and_what_to_do() -> None:
-    why = changes.refusal(changes.between(RULES, by(precision=Precision.FLOAT32)))
+    why = resume.refusal(resume.between(RULES, by(precision=Precision.FLOAT32)))
     assert why is not None
     assert "precision was float64 and is float32" in why
     assert why.endswith("Set float64, or begin a new run")
@@ -103,7 +103,7 @@ BY_ADAGRAD = begun_with(downpour={"optimizer": {"adagrad": {"learningRate": 1.0}
 def test_a_warm_start_goes_on_by_the_optimizer_that_it_began_with(
     rule: str, precision: str, now: Sandblaster, said: str | None
 ) -> None:
-    why = changes.impossible_in_warm_start(rule, Precision(precision), now)
+    why = resume.impossible_in_warm_start(rule, Precision(precision), now)
     if said is None:
         assert why is None
     else:
@@ -180,7 +180,7 @@ def test_data_that_were_cut_by_a_seed_are_not_cut_by_another(
 ) -> None:
     state = State(data=DataLedger(seed=3, samples=samples))
 
-    why = changes.impossible(state, a_job(f"spec.seed={seed}").spec)
+    why = resume.impossible(state, a_job(f"spec.seed={seed}").spec)
 
     assert (why is not None) is refused
     if why is not None:

@@ -1,8 +1,8 @@
 """The account of the data, one story per test: 32 samples in portions of 8, batches of 4."""
 
-from disttrain.coordinator.leases import portions
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Lease, MemberId, Position, Progress
+from disttrain.coordinator.strategies import downpour
 from disttrain.job.stop import Stop
 from disttrain.transport.header import Role
 
@@ -20,7 +20,7 @@ def _replica(index: int, incarnation: int = 1) -> MemberId:
 
 
 def _grant(ledger: DataLedger, member: MemberId, stop: Stop = ANY) -> Lease:
-    lease = portions.next_lease(ledger, member.index, stop)
+    lease = downpour.next_lease(ledger, member.index, stop)
     assert lease is not None
     ledger.grant(member, lease)
     return lease
@@ -76,7 +76,7 @@ def test_what_a_silent_replica_did_late_is_not_given_out_again() -> None:
     assert (ledger.samples_done, ledger.samples_repeated) == (8, 0)
     left = [_grant(ledger, _replica(1)).portion for _ in range(3)]
     assert lease.portion not in left
-    assert portions.next_lease(ledger, 1, ANY) is None
+    assert downpour.next_lease(ledger, 1, ANY) is None
 
 
 def test_what_a_silent_replica_did_after_somebody_else_is_a_repeat() -> None:
@@ -117,8 +117,8 @@ def test_a_stop_by_samples_is_met_exactly() -> None:
     ledger, member, stop = _ledger(), _replica(0), Stop(samples=13)
     leases = [_grant(ledger, member, stop) for _ in range(2)]
     assert [lease.samples for lease in leases] == [8, 5]
-    assert portions.next_lease(ledger, 0, stop) is None
-    assert not portions.may_open_epoch(ledger, stop)
+    assert downpour.next_lease(ledger, 0, stop) is None
+    assert not downpour.may_open_epoch(ledger, stop)
 
 
 def test_a_stop_by_samples_is_met_though_a_silent_replica_goes_on() -> None:
@@ -131,7 +131,7 @@ def test_a_stop_by_samples_is_met_though_a_silent_replica_goes_on() -> None:
 
     again = _grant(ledger, other, stop)
     assert (again.epoch, again.portion) == (late.epoch, late.portion) != (own.epoch, own.portion)
-    assert portions.next_lease(ledger, 1, stop) is None
+    assert downpour.next_lease(ledger, 1, stop) is None
     ledger.advance(silent, _at(late, 8))
     ledger.advance(other, _at(again, 8))
     assert (ledger.samples_done, ledger.samples_repeated) == (48, 8)
@@ -142,20 +142,20 @@ def test_a_stop_by_steps_counts_those_under_way_and_those_returned() -> None:
     _grant(ledger, member, stop)
     second = _grant(ledger, member, stop)
     assert second.samples == 4
-    assert portions.next_lease(ledger, 0, stop) is None
+    assert downpour.next_lease(ledger, 0, stop) is None
     ledger.finish(member, Progress(position=Position(lease=1, offset=4)), at_end=True)
     assert ledger.steps_done == 1
-    assert portions.remaining_samples(ledger, stop) == 8
+    assert downpour.remaining_samples(ledger, stop) == 8
 
 
 def test_leases_whose_answer_was_lost_are_given_again() -> None:
     ledger, member = _ledger(), _replica(0)
     one, two = _grant(ledger, member), _grant(ledger, member)
-    assert portions.unseen(ledger.held(member), last_lease=0) == [one, two]
-    assert portions.unseen(ledger.held(member), last_lease=one.id) == [two]
+    assert downpour.unseen(ledger.held(member), last_lease=0) == [one, two]
+    assert downpour.unseen(ledger.held(member), last_lease=one.id) == [two]
 
 
 def test_a_fast_replica_holds_more_leases_ahead() -> None:
-    assert portions.leases_ahead(128, 0.0) == 2
-    assert portions.leases_ahead(128, 1024.0) == 4
-    assert portions.leases_ahead(32, 1e9) == 8
+    assert downpour.leases_ahead(128, 0.0) == 2
+    assert downpour.leases_ahead(128, 1024.0) == 4
+    assert downpour.leases_ahead(32, 1e9) == 8

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.process import boots
+from disttrain.coordinator.process import server
 from disttrain.launch.config import Supervisor
 
 
@@ -18,11 +18,11 @@ def test_counts_are_exact_until_the_machine_was_started_again(
 ) -> None:
     noted = tmp_path / "launch" / "boots"
 
-    assert boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
-    assert boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert server.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert server.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
     machine.write_text("second\n")
-    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
-    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert not server.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert not server.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
     assert noted.read_text() == "first\nsecond\n"
 
 
@@ -40,10 +40,10 @@ def test_of_a_file_that_cannot_be_read_they_are_not_known_to_be(
     noted = tmp_path / "boots"
     damage(noted)
 
-    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert not server.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
     assert "boots that a run knew cannot be read" in caplog.text
 
 
 def test_on_a_cluster_they_never_are(tmp_path: Path, machine: Path) -> None:
-    assert not boots.losses_are_exact(tmp_path / "boots", Supervisor.NODE, machine)
+    assert not server.losses_are_exact(tmp_path / "boots", Supervisor.NODE, machine)
     assert not (tmp_path / "boots").exists()

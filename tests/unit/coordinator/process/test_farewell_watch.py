@@ -4,8 +4,7 @@ import threading
 from typing import NoReturn
 
 from disttrain.checkpoint.errors import StoreAway
-from disttrain.coordinator.process.farewell_watch import FarewellWatch
-from disttrain.coordinator.protocol.farewells import Farewells
+from disttrain.coordinator.protocol.farewells import Farewells, FarewellWatch
 
 
 def test_a_store_that_cannot_be_opened_is_tried_again_in_the_other_thread_alone() -> None:

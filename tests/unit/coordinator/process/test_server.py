@@ -7,8 +7,8 @@ import pytest
 
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
 from disttrain.coordinator.process import server
-from disttrain.coordinator.process.run_files import RunFiles
-from disttrain.coordinator.process.start import Origin
+from disttrain.coordinator.process.reporting import RunFiles
+from disttrain.coordinator.process.server import Origin
 
 BEGUN = (Mock(), Origin.NEW)
 

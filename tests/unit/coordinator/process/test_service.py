@@ -23,13 +23,11 @@ from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints
-from disttrain.coordinator.process.farewell_watch import FarewellWatch
-from disttrain.coordinator.process.leaving import Leaving
-from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
 from disttrain.coordinator.protocol import farewells, messages, orders, payloads
+from disttrain.coordinator.protocol.farewells import FarewellWatch
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import HeartbeatReply
 from disttrain.job.strategies.sandblaster import BackupTasks
@@ -118,7 +116,6 @@ class Served:
         self.journal.begin(self.machine.state)
         self.listener = ScriptedListener()
         self.metrics = ServedMetrics("127.0.0.1:0")
-        self.leaving = Leaving(self.machine, self.journal)
         self.reporting = Reporting(
             self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
         )
@@ -128,11 +125,11 @@ class Served:
             journal=self.journal,
             checkpoints=Checkpoints(stores.in_folder(folder), JobIdentity(uid="u", name="n"), spec),
             reporting=self.reporting,
-            leaving=self.leaving,
             farewells=FarewellWatch(self.farewells),
             supervisor=supervisor,
             clock=self._clock,
         )
+        self.leaving = parts.leaving
         self.service = Service(parts, self.listener)
 
     def _clock(self) -> float:
@@ -236,7 +233,7 @@ def test_a_coordinator_whose_job_another_one_has_claimed_commits_nothing(served:
     served.journal.claim("old")
     served.members.running()
     Journal(served.folder / "journal").claim("new")
-    served.leaving.ask()
+    served.leaving.set()
 
     with pytest.raises(Superseded, match="a newer coordinator"):
         served.service.run()
@@ -285,7 +282,7 @@ def test_a_coordinator_that_is_told_to_end_saves_and_leaves_the_job_as_it_is(
     shard, *_ = served.members.running()
     served.journal.begin(served.machine.state)
     before = served.machine.state.next_checkpoint
-    served.leaving.ask()
+    served.leaving.set()
 
     def answer() -> None:
         for order in served.machine.orders_for(shard):

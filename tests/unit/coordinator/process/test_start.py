@@ -11,7 +11,7 @@ from disttrain.coordinator.errors import JournalDamaged, ManifestChanged
 from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
-from disttrain.coordinator.process import start
+from disttrain.coordinator.process import server
 from disttrain.coordinator.process.service import steady_clock
 from disttrain.job.location import Location
 
@@ -25,11 +25,11 @@ def test_a_checkpoint_is_gone_on_with_by_its_own_seed_alone(seed: int) -> None:
     )
 
     if seed == 3:
-        found, _ = start.first_state(config, store)
+        found, _ = server.first_state(config, store)
         assert found.data.samples == 40
         return
     with pytest.raises(ManifestChanged, match=r"spec\.seed was 3 and is 4"):
-        start.first_state(config, store)
+        server.first_state(config, store)
 
 
 def test_a_job_with_checkpoints_and_without_a_journal_does_not_begin_anew(tmp_path: Path) -> None:
@@ -41,11 +41,11 @@ def test_a_job_with_checkpoints_and_without_a_journal_does_not_begin_anew(tmp_pa
     another.manifest.job.uid, own.manifest.job.uid = "another", "uid"
 
     store.list.return_value = (another,)
-    _, origin = start.first_state(config, store)
-    assert origin is start.Origin.NEW
+    _, origin = server.first_state(config, store)
+    assert origin is server.Origin.NEW
     store.list.return_value = (another, own)
     with pytest.raises(JournalDamaged, match="has checkpoint 7 of this job and not its journal"):
-        start.first_state(config, store)
+        server.first_state(config, store)
 
 
 def test_a_clock_that_is_behind_does_not_go_back_behind_what_was_decided() -> None:

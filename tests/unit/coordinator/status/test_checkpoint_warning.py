@@ -3,7 +3,7 @@
 from typing import Any
 
 from builders.machines import Machine
-from disttrain.coordinator.journal import checkpoint_entries
+from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.status import sections, status
 
@@ -17,7 +17,7 @@ def told(machine: Machine) -> dict[str, Any]:
 
 def ended(machine: Machine, number: int, *, committed: bool) -> None:
     why = "" if committed else FULL
-    entry = checkpoint_entries.CheckpointEnded(number=number, committed=committed, message=why)
+    entry = job_entries.CheckpointEnded(number=number, committed=committed, message=why)
     entry.apply(machine.state)
 
 

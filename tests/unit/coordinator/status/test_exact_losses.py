@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from builders.machines import Machine
-from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.parameter_server.acknowledged import AcknowledgedFile

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from builders.machines import Machine
-from disttrain.coordinator.journal import checkpoint_entries
+from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import Evaluation, State
-from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.status import sections, status
 
@@ -46,7 +45,7 @@ def test_the_log_and_the_status_warn_and_the_log_once(
     for _ in range(2):
         evaluation = an_evaluation(accuracy=math.nan)
         machine.state.evaluations.append(evaluation)
-        reporting.note(checkpoint_entries.EvaluationEnded(evaluation=evaluation), now=1.0)
+        reporting.note(job_entries.EvaluationEnded(evaluation=evaluation), now=1.0)
 
     told = status.status(machine.state, machine.stages, machine.watch, now=1.0)["training"]
     assert "Task.measure()" in told["warning"]

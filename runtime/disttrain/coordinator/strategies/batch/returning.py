@@ -4,7 +4,7 @@ Decides; no I/O.
 """
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, work_entries
+from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.protocol.messages import FailureReason
@@ -58,7 +58,7 @@ def shard_lost(turn: Turn) -> None:
     """
     for issued in turn.orders.of_kind(Evaluate) if turn.state.batch is not None else ():
         if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
-            turn.record(work_entries.OrderClosed(id=issued.id))
+            turn.record(member_entries.OrderClosed(id=issued.id))
 
 
 def returned(turn: Turn, issued: IssuedOrder) -> None:
@@ -94,7 +94,7 @@ def _not_returned(turn: Turn, batch: Batch, message: str, why: WhyFailed) -> Non
 def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
     for kind in kinds:
         for issued in turn.orders.of_kind(kind):
-            turn.record(work_entries.OrderClosed(id=issued.id))
+            turn.record(member_entries.OrderClosed(id=issued.id))
 
 
 def watch_the_end(turn: Turn) -> None:
