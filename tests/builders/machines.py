@@ -12,7 +12,8 @@ from disttrain.coordinator.decisions.turn import (
     Places,
     Turn,
 )
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport

@@ -6,7 +6,8 @@ from builders import object_stores
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import entries, job_entries, journals
 from disttrain.coordinator.journal.journals import DecisionJournal
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.job.location import Location
 
 PHASES = (Phase.RUNNING, Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING)

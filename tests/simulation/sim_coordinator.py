@@ -8,7 +8,8 @@ from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Effect
 from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.job_entries import EvaluationBegun, EvaluationEnded
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.process import server
 from disttrain.coordinator.process.service import Parts, steady_clock
 from disttrain.coordinator.protocol.orders import Evaluate

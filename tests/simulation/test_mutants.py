@@ -7,10 +7,10 @@ import pytest
 
 from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases import intervals
 from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, PortionAccount
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, LostUpdates
 from disttrain.parameter_server import counts

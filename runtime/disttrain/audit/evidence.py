@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from disttrain.coordinator.journal.state import LIVES_PER_RUN
+from disttrain.coordinator.phases import LIVES_PER_RUN
 from disttrain.job import names
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import nan
 
-from disttrain.coordinator.journal.state import LIVES_PER_RUN
+from disttrain.coordinator.phases import LIVES_PER_RUN
 from disttrain.job.run_status import RunStatus
 from disttrain.job.status import DataStatus, SandblasterStatus
 from disttrain.job.stop import Stop, TargetMetric

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from disttrain.coordinator.journal.job_entries import EvaluationEnded
-from disttrain.coordinator.journal.state import Phase, State, StopReason
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.transport.header import Role
 from simulation import truth

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.journal.state import LifeState, Phase
+from disttrain.coordinator.phases import LifeState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus

@@ -2,7 +2,8 @@
 
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
+from disttrain.coordinator.journal.state import Evaluation, IssuedOrder
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
 from disttrain.coordinator.protocol.orders import (

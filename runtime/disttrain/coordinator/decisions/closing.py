@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal.state import LifeState, Phase, StopReason
+from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
 

@@ -4,8 +4,9 @@ from disttrain.checkpoint import compare
 from disttrain.coordinator.decisions import membership, news
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import job_entries, member_entries
-from disttrain.coordinator.journal.state import Life, LifeState
+from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.phases import LifeState
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import (
     FailureReason,

@@ -2,7 +2,8 @@
 
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import member_entries
-from disttrain.coordinator.journal.state import Life, LifeState, Phase
+from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.phases import LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import job_entries, state
-from disttrain.coordinator.journal.state import Life, Phase, StopReason
+from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
 

@@ -11,7 +11,8 @@ shards have come to. With this one the next strategy begins, whatever dies later
 from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Life, LifeState, Phase, StopReason
+from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, Stop

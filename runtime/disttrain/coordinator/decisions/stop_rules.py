@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from disttrain.coordinator.journal.state import StopReason
+from disttrain.coordinator.phases import StopReason
 from disttrain.job.stop import Stop, TargetMetric
 
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Self
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
+from disttrain.coordinator.journal.state import IssuedOrder, Life, State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import (
     Acknowledged,

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Phase, Saved, State
+from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Saved, State
 from disttrain.coordinator.journal.totals import Extremes
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.fields import Tagged
 from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 from disttrain.state.layout import ModelLayout

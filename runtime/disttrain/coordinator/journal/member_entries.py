@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from disttrain.coordinator.journal.state import Fencing, IssuedOrder, Life, LifeState, Phase, State
+from disttrain.coordinator.journal.state import Fencing, IssuedOrder, Life, State
+from disttrain.coordinator.phases import LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     Lease,
     LostUpdates,

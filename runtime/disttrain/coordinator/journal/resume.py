@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from disttrain.coordinator.journal import batch_rules
-from disttrain.coordinator.journal.state import LIVES_PER_RUN, Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import LIVES_PER_RUN, Phase
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.batch_optimizer import Lbfgs
 from disttrain.job.spec import Spec

@@ -6,75 +6,20 @@ The fold of its journal, and the ledger of a checkpoint.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from pydantic import TypeAdapter
 
 from disttrain.coordinator.journal.batch_state import Batch, worker
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
 from disttrain.transport.header import Role
 
-LIVES_PER_RUN = 1000
-"""More lives than any process can have had between the ledger's cut and the end of that run."""
-
-
-class Phase(StrEnum):
-    """Where the job stands. The first seven come in this order.
-
-    Training for a target goes back from Evaluating to Running when the model misses it.
-    """
-
-    WAITING = "Waiting"
-    """For members, the layout, initial values."""
-    RUNNING = "Running"
-    DRAINING = "Draining"
-    """No more work; replicas push what they have."""
-    CHECKPOINTING = "Checkpointing"
-    """The last checkpoint."""
-    EXPORTING = "Exporting"
-    EVALUATING = "Evaluating"
-    """Of exactly the exported file."""
-    COMPLETE = "Complete"
-    STOPPED = "Stopped"
-    """By a person; it can be resumed."""
-    FAILED = "Failed"
-
-    @property
-    def ended(self) -> bool:
-        return self in {Phase.COMPLETE, Phase.STOPPED, Phase.FAILED}
-
-
 _CLOSING = frozenset({Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING, Phase.EVALUATING})
-
-
-class StopReason(StrEnum):
-    """Which rule ended the job, as `summary.json` says it."""
-
-    EPOCHS = "Epochs"
-    STEPS = "Steps"
-    SAMPLES = "Samples"
-    SECONDS = "Seconds"
-    ITERATIONS = "Iterations"
-    TARGET_METRIC = "TargetMetric"
-    CONVERGED = "Converged"
-    """The batch method is done."""
-    STOPPED = "Stopped"
-    """A person stopped it."""
-
-
-class LifeState(StrEnum):
-    """Whether a life of a process is part of the job."""
-
-    LIVE = "live"
-    DEAD = "dead"
-    """Died, timed out or was replaced by a newer life; fenced."""
-    LEFT = "left"
-    """Ended by its own will."""
 
 
 @dataclass(kw_only=True, slots=True)

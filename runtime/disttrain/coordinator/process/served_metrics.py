@@ -6,7 +6,8 @@ from itertools import islice
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import progress
 from disttrain.job.roles import Durability

@@ -20,7 +20,8 @@ from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
 from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, Superseded, WrongJournal
 from disttrain.coordinator.journal import journals, resume, state
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
 from disttrain.coordinator.process.reporting import Reporting, RunFiles

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain.coordinator.journal.state import Phase, State, StopReason
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
 

@@ -7,8 +7,9 @@ from typing import Self
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import member_entries
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger, Epoch, OpenLease
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.protocol.orders import Upload

@@ -12,8 +12,9 @@ from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, batch_state, member_entries, resume
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
+from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import (
     Acknowledged,

@@ -9,7 +9,8 @@ from disttrain.job.strategies.own_parameters import (  # type: ignore[import-not
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import member_entries
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch

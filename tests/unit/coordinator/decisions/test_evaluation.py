@@ -4,7 +4,8 @@ import pytest
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
-from disttrain.coordinator.journal.state import IssuedOrder, Phase
+from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport

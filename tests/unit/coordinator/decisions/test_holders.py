@@ -7,7 +7,7 @@ import pytest
 
 from builders.jobs import a_job
 from builders.machines import Machine
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import MemberDied, RefusalReason

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders.machines import Machine
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
 from disttrain.coordinator.strategies.downpour import MOST_PORTIONS

@@ -5,7 +5,7 @@ import pytest
 from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason

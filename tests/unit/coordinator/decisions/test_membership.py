@@ -1,7 +1,7 @@
 """Whose end is believed, whose silence counts for how long, whose progress is taken."""
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.journal.state import LifeState, Phase
+from disttrain.coordinator.phases import LifeState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport

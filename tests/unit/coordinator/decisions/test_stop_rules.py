@@ -8,7 +8,8 @@ from builders.machines import Machine
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal.state import Life, State, StopReason
+from disttrain.coordinator.journal.state import Life, State
+from disttrain.coordinator.phases import StopReason
 from disttrain.coordinator.protocol.reports import (
     STALENESS_BOUNDS,
     ReplicaReport,

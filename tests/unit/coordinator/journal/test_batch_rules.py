@@ -4,7 +4,7 @@ import pytest
 
 from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal import batch_rules
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.job.batch_optimizer import (
     Armijo,
     BatchOptimizer,

@@ -8,8 +8,9 @@ from builders.batch_machines import RULES, BatchMachine
 from builders.jobs import a_job
 from disttrain.coordinator.journal import batch_entries, resume
 from disttrain.coordinator.journal.resume import Effect
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.phases import Phase
 from disttrain.job.batch_optimizer import (
     Armijo,
     BatchOptimizer,

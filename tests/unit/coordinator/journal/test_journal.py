@@ -16,7 +16,8 @@ from disttrain.checkpoint import names
 from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, job_entries, journal, state
 from disttrain.coordinator.journal.journal import Journal
-from disttrain.coordinator.journal.state import Evaluation, Phase, State
+from disttrain.coordinator.journal.state import Evaluation, State
+from disttrain.coordinator.phases import Phase
 
 
 def _change(phase: Phase, now: float) -> entries.Decided:

@@ -1,7 +1,8 @@
 """News of lives that are no more, and answers that come twice, change nothing."""
 
 from disttrain.coordinator.journal.member_entries import FenceAnswered, MemberLost
-from disttrain.coordinator.journal.state import Fencing, Life, LifeState, State, to_json
+from disttrain.coordinator.journal.state import Fencing, Life, State, to_json
+from disttrain.coordinator.phases import LifeState
 from disttrain.coordinator.protocol.fields import MemberId, Position, SenderPosition
 from disttrain.transport.header import Role
 

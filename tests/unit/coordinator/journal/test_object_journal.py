@@ -9,7 +9,8 @@ from disttrain.checkpoint.errors import NotWritten, StoreAway
 from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, job_entries, object_journal
 from disttrain.coordinator.journal.object_journal import ObjectJournal
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.phases import Phase
 
 
 def change(phase: Phase) -> entries.Decided:

@@ -21,7 +21,7 @@ from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics

@@ -4,7 +4,7 @@ from typing import Any
 
 from builders.machines import Machine
 from disttrain.coordinator.journal import job_entries
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.status import sections, status
 
 FULL = "checkpoints/.staging-00000002/shard-0 could not be written: No space left on device"

@@ -3,8 +3,9 @@
 import pytest
 
 from builders.machines import asynchronous
-from disttrain.coordinator.journal.state import Phase, State, StopReason
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.status import progress
 from disttrain.coordinator.status.progress import Estimate
 from disttrain.job.stop import Stop, TargetMetric

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine, batch_method
-from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
 from disttrain.coordinator.strategies import sandblaster

@@ -1,7 +1,7 @@
 """What is told of a batch method."""
 
 from builders.batch_machines import RULES, BatchMachine
-from disttrain.coordinator.journal.state import LifeState
+from disttrain.coordinator.phases import LifeState
 from disttrain.coordinator.strategies.batch import status as batch_status
 
 

@@ -6,7 +6,8 @@ Decides; no I/O.
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder, Phase
+from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.coordinator.protocol.orders import (
     Decide,

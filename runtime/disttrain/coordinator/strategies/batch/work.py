@@ -3,8 +3,9 @@
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import batch_entries, batch_state
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder, Phase
+from disttrain.coordinator.journal.state import IssuedOrder
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.messages import (
     Acknowledged,
     GroupDone,
