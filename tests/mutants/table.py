@@ -445,8 +445,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a member that joins after the end",
         file=f"{_R}/coordinator/decisions/joining.py",
-        old="    if turn.state.phase.ended:\n        return _refused(RefusalReason.ENDED",
-        new="    if False:\n        return _refused(RefusalReason.ENDED",
+        old="    if turn.state.phase.ended:\n        return _refused(messages.RefusalReason.ENDED",
+        new="    if False:\n        return _refused(messages.RefusalReason.ENDED",
         tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
     ),
     Mutant(

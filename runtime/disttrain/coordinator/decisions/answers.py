@@ -4,82 +4,65 @@ from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder
 from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
-from disttrain.coordinator.protocol.orders import (
-    Checkpoint,
-    Configure,
-    Decide,
-    Drained,
-    Evaluate,
-    Evaluated,
-    Export,
-    Fenced,
-    LeaveWarmStart,
-    OrderFailed,
-    Perform,
-    Result,
-    ReturnTo,
-    ShardWritten,
-    Upload,
-)
 from disttrain.transport.header import Role
 
 _FATAL = {
-    Configure: FailureReason.LAUNCH_FAILED,
-    Upload: FailureReason.LAUNCH_FAILED,
-    Evaluate: FailureReason.EVALUATION_FAILED,
-    Export: FailureReason.EXPORT_FAILED,
+    orders.Configure: messages.FailureReason.LAUNCH_FAILED,
+    orders.Upload: messages.FailureReason.LAUNCH_FAILED,
+    orders.Evaluate: messages.FailureReason.EVALUATION_FAILED,
+    orders.Export: messages.FailureReason.EXPORT_FAILED,
 }
 """Orders without which the job cannot go on."""
 
 
-def order_done(turn: Turn, request: OrderDone) -> None:
+def order_done(turn: Turn, request: messages.OrderDone) -> None:
     """Closes the order and does what follows; an answer that came before changes nothing."""
     issued = turn.state.orders.get(request.order)
     if issued is None or issued.member != request.member:
         return
     turn.record(member_entries.OrderClosed(id=issued.id))
-    if isinstance(issued.order, Perform | Decide | ReturnTo):
+    if isinstance(issued.order, orders.Perform | orders.Decide | orders.ReturnTo):
         turn.strategy.answered(turn, issued, request.result)
-    elif isinstance(request.result, OrderFailed):
+    elif isinstance(request.result, orders.OrderFailed):
         _failed(turn, issued, request.result)
     else:
         _succeeded(turn, issued, request.result)
 
 
-def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
+def _failed(turn: Turn, issued: IssuedOrder, result: orders.OrderFailed) -> None:
     order = issued.order
-    if isinstance(order, Checkpoint):
+    if isinstance(order, orders.Checkpoint):
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
             turn.abandon_checkpoint(order.number, result.message)
     elif (reason := _FATAL.get(type(order))) is not None:
         turn.fail(reason, f"{issued.member.name}: {result.message}")
 
 
-def _succeeded(turn: Turn, issued: IssuedOrder, result: Result) -> None:
+def _succeeded(turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
     order = issued.order
-    if isinstance(order, Configure):
+    if isinstance(order, orders.Configure):
         turn.record(member_entries.ShardConfigured(member=issued.member))
-    elif isinstance(order, Upload):
+    elif isinstance(order, orders.Upload):
         _uploaded(turn, issued)
-    elif isinstance(order, Export) and turn.state.phase is Phase.EXPORTING:
+    elif isinstance(order, orders.Export) and turn.state.phase is Phase.EXPORTING:
         turn.go_to(Phase.EVALUATING)
-    elif isinstance(order, LeaveWarmStart):
+    elif isinstance(order, orders.LeaveWarmStart):
         turn.record(batch_entries.WarmStartLeft(member=issued.member))
     else:
         _told(turn, issued, result)
 
 
-def _told(turn: Turn, issued: IssuedOrder, result: Result) -> None:
+def _told(turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
     order = issued.order
-    if isinstance(result, Fenced):
+    if isinstance(result, orders.Fenced):
         _fenced(turn, issued.member, result)
-    elif isinstance(result, ShardWritten) and isinstance(order, Checkpoint):
+    elif isinstance(result, orders.ShardWritten) and isinstance(order, orders.Checkpoint):
         _written(turn, issued.member, order.number, result)
-    elif isinstance(result, Evaluated) and isinstance(order, Evaluate):
+    elif isinstance(result, orders.Evaluated) and isinstance(order, orders.Evaluate):
         _evaluated(turn, order, result)
-    elif isinstance(result, Drained):
+    elif isinstance(result, orders.Drained):
         turn.record(member_entries.Drained(member=issued.member, progress=result.progress))
 
 
@@ -91,14 +74,14 @@ def _uploaded(turn: Turn, issued: IssuedOrder) -> None:
             turn.record(member_entries.ShardInitialised(member=member))
 
 
-def _fenced(turn: Turn, shard: MemberId, result: Fenced) -> None:
+def _fenced(turn: Turn, shard: MemberId, result: orders.Fenced) -> None:
     answer = member_entries.FenceAnswered(
         shard=shard.index, sender=result.sender, partial_chunks=result.partial_chunks
     )
     turn.record(answer)
 
 
-def _written(turn: Turn, holder: MemberId, number: int, part: ShardWritten) -> None:
+def _written(turn: Turn, holder: MemberId, number: int, part: orders.ShardWritten) -> None:
     opened = turn.state.checkpoint
     if opened is None or opened.number != number:
         return
@@ -113,7 +96,7 @@ def _written(turn: Turn, holder: MemberId, number: int, part: ShardWritten) -> N
         )
 
 
-def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
+def _evaluated(turn: Turn, order: orders.Evaluate, result: orders.Evaluated) -> None:
     state = turn.state
     measures = {name: total / max(result.samples, 1) for name, total in result.sums.items()}
     # Of the final model nothing is trained meanwhile.
@@ -134,4 +117,4 @@ def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
             f"spec.stop.targetMetric.name is {target.name!r}, and Task.measure() measures {known}: "
             "name one of its measures, else the target is never met"
         )
-        turn.fail(FailureReason.EVALUATION_FAILED, message)
+        turn.fail(messages.FailureReason.EVALUATION_FAILED, message)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.phases import LifeState, Phase, StopReason
+from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
 
 _FINAL_ATTEMPTS = 5
 
@@ -21,7 +21,7 @@ def drain(turn: Turn) -> None:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
-    turn.tell(busy, Drain())
+    turn.tell(busy, orders.Drain())
     if not busy and _is_quiet(turn) and turn.holders_ready():
         turn.go_to(Phase.CHECKPOINTING)
 
@@ -47,9 +47,9 @@ def _may_save(turn: Turn) -> bool:
 def export(turn: Turn) -> None:
     """A replica makes the model file of the last checkpoint."""
     replicas = turn.live.workers()
-    if replicas and not turn.orders.of_kind(Export):
+    if replicas and not turn.orders.of_kind(orders.Export):
         checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
-        order = Export(checkpoint=checkpoint, out=turn.places.model_file)
+        order = orders.Export(checkpoint=checkpoint, out=turn.places.model_file)
         turn.issue(replicas[0].member, order)
 
 
@@ -60,7 +60,7 @@ def evaluate(turn: Turn) -> None:
         _conclude(turn, final.measures if final is not None else {})
         return
     replicas = turn.live.workers()
-    asked = [one for one in turn.orders.of_kind(Evaluate) if _is_final(one.order)]
+    asked = [one for one in turn.orders.of_kind(orders.Evaluate) if _is_final(one.order)]
     if replicas and not asked:
         turn.issue(replicas[0].member, running.evaluation(turn, turn.places.model_file))
 
@@ -104,4 +104,4 @@ def _go_on(turn: Turn) -> None:
 
 
 def _is_final(order: object) -> bool:
-    return isinstance(order, Evaluate) and order.model_file is not None
+    return isinstance(order, orders.Evaluate) and order.model_file is not None

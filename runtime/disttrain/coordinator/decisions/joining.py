@@ -7,14 +7,8 @@ from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import (
-    FailureReason,
-    Join,
-    Joined,
-    RefusalReason,
-    Refused,
-)
 from disttrain.coordinator.settings import Settings
 from disttrain.transport.header import Role
 
@@ -22,20 +16,20 @@ MOST_REPLICAS = 4096
 """Indices that replicas may have, those of loops that bring their own data included."""
 
 
-def join(turn: Turn, request: Join) -> Joined | Refused | None:
+def join(turn: Turn, request: messages.Join) -> messages.Joined | messages.Refused | None:
     """Names the process and its life; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
     """
     if request.role not in {Role.REPLICA, Role.SHARD}:
-        return _refused(RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
+        return _refused(messages.RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
     lives = turn.state.lives(request.role)
     known = next((life for life in lives.values() if life.instance == request.instance), None)
     if known is not None:
         return membership.heard(turn, known.member) or _joined(turn, known)
     if request.instance in turn.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer life"
-        return _refused(RefusalReason.OLD_INCARNATION, message)
+        return _refused(messages.RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(turn, request):
         return refusal
     if _brings_own_data(request) and (turn.state.layout is None or turn.state.may_go_on):
@@ -45,31 +39,33 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
     return _take_in(turn, request, lives)
 
 
-def _take_in(turn: Turn, request: Join, lives: dict[int, Life]) -> Joined | Refused:
+def _take_in(
+    turn: Turn, request: messages.Join, lives: dict[int, Life]
+) -> messages.Joined | messages.Refused:
     index = _choose_index(turn, request) if request.index is None else request.index
     if index is None:
-        return _refused(RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
+        return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     if index in lives:
         membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
     return _joined(turn, _admit(turn, request, index))
 
 
-def _refusal(turn: Turn, request: Join) -> Refused | None:
+def _refusal(turn: Turn, request: messages.Join) -> messages.Refused | None:
     if turn.state.phase.ended:
-        return _refused(RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
+        return _refused(messages.RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
     count = _places(turn, request)
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
-        return _refused(RefusalReason.NO_SUCH_INDEX, message)
+        return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
     if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem):
-        return _refused(RefusalReason.NOT_ALLOWED, problem)
+        return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA:
         found = _wrong_data(turn, request) or _too_many_portions(turn, request)
         return found or _wrong_model(turn, request)
     return None
 
 
-def _places(turn: Turn, request: Join) -> int:
+def _places(turn: Turn, request: messages.Join) -> int:
     if request.role is Role.SHARD:
         return turn.settings.shards
     # Without an index it is not one of a fixed number: somebody scales them while the job runs.
@@ -77,18 +73,18 @@ def _places(turn: Turn, request: Join) -> int:
     return turn.settings.replicas if is_fixed else MOST_REPLICAS
 
 
-def _brings_own_data(request: Join) -> bool:
+def _brings_own_data(request: messages.Join) -> bool:
     """A plain loop, which may be anybody's: what is wrong with it must not end the job."""
     return request.role is Role.REPLICA and request.train_samples is None
 
 
-def _wrong_data(turn: Turn, request: Join) -> Refused | None:
+def _wrong_data(turn: Turn, request: messages.Join) -> messages.Refused | None:
     samples = request.train_samples
     if samples is None:
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
-        return _fatal(turn, FailureReason.EMPTY_DATA, message)
+        return _fatal(turn, messages.FailureReason.EMPTY_DATA, message)
     for stage in turn.stages[turn.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
@@ -96,18 +92,18 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
                 f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
-            return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
+            return _fatal(turn, messages.FailureReason.BATCH_TOO_LARGE, message)
     known = turn.state.data.samples
     if known and samples != known:
         message = (
             f"this replica sees {samples} training samples, the job has {known}: give every "
             "process the same data, or begin a new run for other data"
         )
-        return _fatal(turn, FailureReason.WRONG_DATA, message)
+        return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
     return None
 
 
-def _too_many_portions(turn: Turn, request: Join) -> Refused | None:
+def _too_many_portions(turn: Turn, request: messages.Join) -> messages.Refused | None:
     settings, samples = turn.settings, request.train_samples or 0
     portion = _portion_size(settings, samples)
     portions = permutation.portion_count(samples, portion)
@@ -118,7 +114,7 @@ def _too_many_portions(turn: Turn, request: Join) -> Refused | None:
         f"keeps account of at most {settings.most_portions}: take a larger "
         f"{settings.portion_size_field}"
     )
-    return _fatal(turn, FailureReason.WRONG_DATA, message)
+    return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
 
 
 def _portion_size(settings: Settings, samples: int) -> int:
@@ -126,10 +122,10 @@ def _portion_size(settings: Settings, samples: int) -> int:
     return settings.portion_size or default
 
 
-def _wrong_model(turn: Turn, request: Join) -> Refused | None:
+def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
     ours, theirs = turn.state.layout, request.layout
     if theirs is None:
-        return _refused(RefusalReason.WRONG_MODEL, "a replica must describe its model")
+        return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
     difference = compare.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None
@@ -138,18 +134,20 @@ def _wrong_model(turn: Turn, request: Join) -> Refused | None:
         "in every process, and another one needs a new run"
     )
     if _brings_own_data(request):
-        return _refused(RefusalReason.WRONG_MODEL, message)
-    return _fatal(turn, FailureReason.WRONG_MODEL, message)
+        return _refused(messages.RefusalReason.WRONG_MODEL, message)
+    return _fatal(turn, messages.FailureReason.WRONG_MODEL, message)
 
 
-def _fatal(turn: Turn, reason: FailureReason, message: str) -> Refused:
+def _fatal(turn: Turn, reason: messages.FailureReason, message: str) -> messages.Refused:
     turn.fail(reason, message)
-    wrong_data = reason is not FailureReason.WRONG_MODEL
-    refusal = RefusalReason.WRONG_DATA if wrong_data else RefusalReason.WRONG_MODEL
+    wrong_data = reason is not messages.FailureReason.WRONG_MODEL
+    refusal = (
+        messages.RefusalReason.WRONG_DATA if wrong_data else messages.RefusalReason.WRONG_MODEL
+    )
     return _refused(refusal, message)
 
 
-def _choose_index(turn: Turn, request: Join) -> int | None:
+def _choose_index(turn: Turn, request: messages.Join) -> int | None:
     lives = turn.state.lives(request.role)
     taken = {index for index, life in lives.items() if life.live}
     for index in taken if request.place else ():
@@ -160,7 +158,7 @@ def _choose_index(turn: Turn, request: Join) -> int | None:
     return next((i for i in range(first, _places(turn, request)) if i not in taken), None)
 
 
-def _admit(turn: Turn, request: Join, index: int) -> Life:
+def _admit(turn: Turn, request: messages.Join, index: int) -> Life:
     incarnation = membership.next_incarnation(turn, request.role, index)
     member = MemberId(role=request.role, index=index, incarnation=incarnation)
     joined = member_entries.MemberJoined(
@@ -184,7 +182,7 @@ def _admit(turn: Turn, request: Join, index: int) -> Life:
     return turn.state.shards[index]
 
 
-def _learn(turn: Turn, request: Join) -> None:
+def _learn(turn: Turn, request: messages.Join) -> None:
     if turn.state.layout is None and request.layout is not None:
         turn.record(job_entries.LayoutKnown(layout=request.layout))
     samples, settings = request.train_samples, turn.settings
@@ -201,10 +199,10 @@ def _learn(turn: Turn, request: Join) -> None:
     turn.record(known)
 
 
-def _joined(turn: Turn, life: Life) -> Joined:
+def _joined(turn: Turn, life: Life) -> messages.Joined:
     state = turn.state
     known = news.of_members(turn, life.role)
-    return Joined(
+    return messages.Joined(
         member=life.member,
         seed=turn.settings.seed,
         epoch=known.epoch,
@@ -217,5 +215,5 @@ def _joined(turn: Turn, life: Life) -> Joined:
     )
 
 
-def _refused(reason: RefusalReason, message: str) -> Refused:
-    return Refused(reason=reason, message=message)
+def _refused(reason: messages.RefusalReason, message: str) -> messages.Refused:
+    return messages.Refused(reason=reason, message=message)

@@ -4,6 +4,7 @@ from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
@@ -12,15 +13,6 @@ from disttrain.coordinator.protocol.fields import (
     SenderPosition,
     name_of,
 )
-from disttrain.coordinator.protocol.messages import (
-    FailureReason,
-    Leave,
-    MemberDied,
-    RefusalReason,
-    Refused,
-    Restored,
-)
-from disttrain.coordinator.protocol.orders import Fence
 from disttrain.job.roles import Durability
 from disttrain.transport.header import Role
 
@@ -29,7 +21,7 @@ _LOOK_FRACTION = 0.02
 _MEMBERS = frozenset({Role.REPLICA, Role.SHARD})
 
 
-def heard(turn: Turn, member: MemberId) -> Refused | None:
+def heard(turn: Turn, member: MemberId) -> messages.Refused | None:
     """Why a member's request is refused; None for a living one, whose sign of life this is."""
     refusal = standing(turn, member)
     if refusal is None:
@@ -37,7 +29,7 @@ def heard(turn: Turn, member: MemberId) -> Refused | None:
     return refusal
 
 
-def standing(turn: Turn, member: MemberId) -> Refused | None:
+def standing(turn: Turn, member: MemberId) -> messages.Refused | None:
     """Why a member is refused; None for a living one."""
     found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:
@@ -45,10 +37,10 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
     name = member.name
     if member.incarnation > turn.state.incarnations.get(name, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
-        return Refused(reason=RefusalReason.UNKNOWN_MEMBER, message=message)
+        return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
     why = found.reason if found is not None else "a newer life has joined"
     message = f"{name} incarnation {member.incarnation} is no member any more: {why}"
-    return Refused(reason=RefusalReason.OLD_INCARNATION, message=message)
+    return messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message=message)
 
 
 def next_incarnation(turn: Turn, role: Role, index: int) -> int:
@@ -81,7 +73,7 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
         _holder_lost(turn, found, reason)
 
 
-def leave(turn: Turn, request: Leave) -> None:
+def leave(turn: Turn, request: messages.Leave) -> None:
     """A member ends by its own will; where a replica ended is known."""
     found = turn.state.life(request.member)
     if found is None or not found.live:
@@ -93,7 +85,7 @@ def leave(turn: Turn, request: Leave) -> None:
         lose(turn, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason)
 
 
-def died(turn: Turn, request: MemberDied) -> None:
+def died(turn: Turn, request: messages.MemberDied) -> None:
     name = name_of(request.role, request.index)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
     found = turn.state.lives(request.role).get(request.index) if request.role in _MEMBERS else None
@@ -103,9 +95,9 @@ def died(turn: Turn, request: MemberDied) -> None:
         return
     if request.role is Role.SHARD and turn.settings.durability is Durability.NONE:
         message = f"{what.strip()}; durability is none{_what_is_left(turn)} {request.log_tail}"
-        turn.fail(FailureReason.SHARD_LOST, message.strip())
+        turn.fail(messages.FailureReason.SHARD_LOST, message.strip())
     message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
-    turn.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
+    turn.fail(messages.FailureReason.TOO_MANY_RESTARTS, message.strip())
 
 
 def check_silence(turn: Turn) -> None:
@@ -148,7 +140,7 @@ def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) ->
             turn.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 
-def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
+def answer_fences(turn: Turn, shard: int, restored: messages.Restored | None) -> None:
     """A shard's new life answers at once for the dead it is still asked about."""
     senders = () if restored is None else restored.senders
     known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
@@ -179,7 +171,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
         return
     live_replicas = len(turn.live.replicas())
     for shard in turn.live.shards():
-        order = Fence(
+        order = orders.Fence(
             index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
         )
         turn.issue(shard.member, order)
@@ -193,7 +185,7 @@ def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
     is_dead = holder.state is LifeState.DEAD
     if trained and is_dead and turn.settings.durability is Durability.NONE:
         message = f"{name} died and durability is none: {reason}"
-        turn.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
+        turn.fail(messages.FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
 
 
 def _what_is_left(turn: Turn) -> str:

@@ -16,7 +16,6 @@ from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
-from disttrain.coordinator.protocol.orders import Configure, Evaluate, Upload
 
 
 def advance(turn: Turn) -> None:
@@ -123,7 +122,7 @@ def _prepare_shards(turn: Turn) -> None:
     """Tells every shard the placement, and has a replica send values to those without any."""
     if news.placement(turn) is None:
         return
-    turn.tell((shard for shard in turn.live.shards() if not shard.configured), Configure())
+    turn.tell((shard for shard in turn.live.shards() if not shard.configured), orders.Configure())
     empty = [shard for shard in turn.live.shards() if not shard.initialised]
     ready = all(shard.configured for shard in empty) and (
         turn.state.began is not None or len(turn.live.shards()) == turn.settings.shards
@@ -133,17 +132,17 @@ def _prepare_shards(turn: Turn) -> None:
 
 
 def _upload(turn: Turn, empty: list[Life]) -> None:
-    if turn.orders.of_kind(Upload):
+    if turn.orders.of_kind(orders.Upload):
         return
     replicas = turn.live.workers()
-    evaluating = {issued.member for issued in turn.orders.of_kind(Evaluate)}
+    evaluating = {issued.member for issued in turn.orders.of_kind(orders.Evaluate)}
     free = [
         replica
         for replica in replicas
         if not turn.state.data.held(replica.member) and replica.member not in evaluating
     ]
     if free:
-        order = Upload(shards=tuple(shard.index for shard in empty))
+        order = orders.Upload(shards=tuple(shard.index for shard in empty))
         lives = {shard.index: shard.incarnation for shard in empty}
         turn.issue(free[0].member, order, lives)
     elif len(replicas) >= turn.settings.replicas:

@@ -13,15 +13,8 @@ from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, Life, State
 from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import (
-    Acknowledged,
-    FailureReason,
-    GroupDone,
-    Reply,
-    RequestWork,
-    Work,
-)
 from disttrain.coordinator.protocol.orders import End, Order, Result, ShardWritten
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.progress import Stage
@@ -110,13 +103,13 @@ class CoordinatorSide(Stage):
         """Has a job that closes go on, where a lost shard took with it what it would end with."""
 
     @abstractmethod
-    def give(self, turn: "Turn", request: RequestWork) -> Work:
+    def give(self, turn: "Turn", request: messages.RequestWork) -> messages.Work:
         """Work for a replica, whose progress is known."""
 
-    def take(self, turn: "Turn", request: GroupDone) -> Acknowledged | None:
+    def take(self, turn: "Turn", request: messages.GroupDone) -> messages.Acknowledged | None:
         """A result of a replica. None: too early, it is sent again."""
         del turn, request
-        return Acknowledged()
+        return messages.Acknowledged()
 
     def answered(self, turn: "Turn", issued: IssuedOrder, result: Result) -> None:
         """What follows from an answer to an order that is the strategy's own."""
@@ -146,7 +139,7 @@ class Turn:
     decided: list[entries.Entry] = field(default_factory=list)
     """To be journaled before anything is answered."""
     effects: list[Effect] = field(default_factory=list)
-    reply: Reply | None = None
+    reply: messages.Reply | None = None
     """Without one a request is repeated."""
     patience_seconds: float = 0.0
     """The reply may be kept back for so long, and be decided again whenever something happens: it
@@ -201,7 +194,7 @@ class Turn:
             for member in [*self.live.replicas(), *self.live.shards()]:
                 self.issue(member.member, End(reason=reason or self.state.reason))
 
-    def fail(self, reason: FailureReason, message: str) -> None:
+    def fail(self, reason: messages.FailureReason, message: str) -> None:
         """The job ends as Failed, unless it has ended."""
         if self.state.phase.ended:
             return

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 
-from disttrain.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorSilent,
-    MemberFenced,
-    MessageTooLong,
-)
+from disttrain.coordinator import errors
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
 from disttrain.coordinator.protocol.fields import MemberId
@@ -62,7 +57,7 @@ class CoordinatorClient:
         self._open: set[Future[messages.Reply]] = set()
         self._channel: Channel | None = None
         self._closing = threading.Event()
-        self._ended: CoordinatorError | None = None
+        self._ended: errors.CoordinatorError | None = None
         self._member: MemberId | None = None
         self._latest = messages.HeartbeatReply()
         self._lost: frozenset[int] = frozenset()
@@ -149,13 +144,13 @@ class CoordinatorClient:
         try:
             self._channel = self._connect()
             self._converse(self._channel, waiting)
-            self._end(CoordinatorSilent("the client was closed"), waiting)
-        except MemberFenced as error:
+            self._end(errors.CoordinatorSilent("the client was closed"), waiting)
+        except errors.MemberFenced as error:
             self._end(error, waiting)
             self._hand_out(NumberedOrder(id=0, order=End(reason=str(error))))
         except Exception as error:
             # Whoever waits must not wait for ever because a report or the transport failed.
-            self._end(CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
+            self._end(errors.CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
             raise
 
     def _converse(self, channel: Channel, waiting: dict[int, Future[messages.Reply]]) -> None:
@@ -177,7 +172,7 @@ class CoordinatorClient:
                 control.report_now(self._report)
             try:
                 waiting[control.request(request)] = future
-            except MessageTooLong as error:
+            except errors.MessageTooLong as error:
                 future.set_exception(error)
 
     def _deliver(
@@ -197,13 +192,15 @@ class CoordinatorClient:
         if isinstance(order.order, End):
             self._on_end()
 
-    def _end(self, error: CoordinatorError, waiting: dict[int, Future[messages.Reply]]) -> None:
+    def _end(
+        self, error: errors.CoordinatorError, waiting: dict[int, Future[messages.Reply]]
+    ) -> None:
         self._ended = error
         for future in waiting.values():
             future.set_exception(error)
         self._refuse_queued(error)
 
-    def _refuse_queued(self, error: CoordinatorError) -> None:
+    def _refuse_queued(self, error: errors.CoordinatorError) -> None:
         with suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()[1].set_exception(error)

@@ -5,13 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from disttrain.coordinator.errors import (
-    CoordinatorSilent,
-    JobOver,
-    MemberFenced,
-    MessageRefused,
-    NotJoined,
-)
+from disttrain.coordinator import errors
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
@@ -87,7 +81,7 @@ class ControlConnection:
         """Who this process is. Only after `join`."""
         if self._member is None:
             message = "this process has not joined; call join() first"
-            raise NotJoined(message)
+            raise errors.NotJoined(message)
         return self._member
 
     def join(self, join: messages.Join, timeout: float = 60.0) -> messages.Joined:
@@ -106,7 +100,7 @@ class ControlConnection:
         if isinstance(reply, messages.Placed):
             return reply.placement
         message = f"the coordinator told no placement: it answered {reply}"
-        raise NotJoined(message)
+        raise errors.NotJoined(message)
 
     def request(self, request: messages.Request) -> int:
         """Sends a request, again and again until it is answered.
@@ -154,7 +148,7 @@ class ControlConnection:
             if number in received.replies:
                 return received.replies[number]
         message = f"no answer from the coordinator within {timeout:g} s; is it running?"
-        raise CoordinatorSilent(message)
+        raise errors.CoordinatorSilent(message)
 
     def report_now(self, report: Report) -> None:
         """Sends a heartbeat, out of turn if need be."""
@@ -181,7 +175,7 @@ class ControlConnection:
             wait = 0.0
             try:
                 self._take(message.header, bytes(message.payload), new_orders, replies)
-            except MessageRefused as error:
+            except errors.MessageRefused as error:
                 self._complain(str(error))
         return Received(orders=tuple(new_orders), replies=replies)
 
@@ -231,7 +225,7 @@ class ControlConnection:
                 f"life {header.incarnation} of the coordinator is over: life {self._coordinator} "
                 "was heard"
             )
-            raise MessageRefused(message)
+            raise errors.MessageRefused(message)
         self._coordinator = max(self._coordinator, header.incarnation)
 
     def _hear(self, reply: messages.Reply) -> None:
@@ -254,7 +248,7 @@ class ControlConnection:
         if not isinstance(reply, messages.Refused):
             return
         if reply.reason is messages.RefusalReason.OLD_INCARNATION:
-            raise MemberFenced(reply.message)
+            raise errors.MemberFenced(reply.message)
         if reply.reason is messages.RefusalReason.UNKNOWN_MEMBER and self._join is not None:
             self.request(self._join)
 
@@ -301,10 +295,10 @@ def _joined_with(
     )
 
 
-def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:
+def not_joined(join: messages.Join, reply: messages.Reply) -> errors.NotJoined:
     """The error for an answer to a join that is no welcome."""
     why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
     which = join.role.name.lower() + ("" if join.index is None else f"-{join.index}")
     message = f"the coordinator refused {which}: {why}"
     over = isinstance(reply, messages.Refused) and reply.reason is messages.RefusalReason.ENDED
-    return JobOver(message) if over else NotJoined(message)
+    return errors.JobOver(message) if over else errors.NotJoined(message)

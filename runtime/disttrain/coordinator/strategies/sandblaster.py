@@ -15,22 +15,8 @@ from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase, StopReason
+from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import (
-    Acknowledged,
-    FailureReason,
-    GroupDone,
-    RequestWork,
-    Work,
-)
-from disttrain.coordinator.protocol.orders import (
-    Decide,
-    Evaluate,
-    OrderFailed,
-    Perform,
-    Performed,
-    Result,
-)
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
 from disttrain.coordinator.strategies.batch import returning, status, work
@@ -140,16 +126,16 @@ class BatchMethod(CoordinatorSide):
     def watch_the_end(self, turn: Turn) -> None:
         returning.watch_the_end(turn)
 
-    def give(self, turn: Turn, request: RequestWork) -> Work:
+    def give(self, turn: Turn, request: messages.RequestWork) -> messages.Work:
         return work.give(turn, request)
 
-    def take(self, turn: Turn, request: GroupDone) -> Acknowledged | None:
+    def take(self, turn: Turn, request: messages.GroupDone) -> messages.Acknowledged | None:
         return work.group_done(turn, request)
 
-    def answered(self, turn: Turn, issued: IssuedOrder, result: Result) -> None:
-        if isinstance(result, OrderFailed):
+    def answered(self, turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
+        if isinstance(result, orders.OrderFailed):
             returning.failed(turn, issued, result)
-        elif isinstance(result, Performed):
+        elif isinstance(result, orders.Performed):
             work.performed(turn, issued, result)
         else:
             returning.returned(turn, issued)
@@ -193,7 +179,7 @@ class BatchMethod(CoordinatorSide):
                 f"{rules.push_every_portions} makes {size or groups:,} groups of a batch, and "
                 f"{MOST_GROUPS:,} are the most: take larger portions or groups"
             )
-            turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+            turn.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
             return None
         if size is None or size < groups:
             return groups
@@ -201,7 +187,7 @@ class BatchMethod(CoordinatorSide):
             f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
             f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
         )
-        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+        turn.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
         return None
 
 
@@ -212,7 +198,7 @@ def _end(turn: Turn, batch: Batch) -> None:
     if end is not None and (remedy := _REMEDIES.get(end)):
         points = progress.non_finite
         cut = f" (trial points that were not finite: {points})" if points else ""
-        turn.fail(FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
+        turn.fail(messages.FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
     else:
         # A gradient that is still large tells of a loss whose gradient is not its own.
         largest = f"; the gradient's largest element is {progress.largest:.2g}"
@@ -226,7 +212,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     if batch.course.method.progress.end is not None:
         # The last order: only after it is the point accepted last there to be read.
         return False
-    if turn.state.checkpoint is not None or turn.orders.of_kind(Evaluate):
+    if turn.state.checkpoint is not None or turn.orders.of_kind(orders.Evaluate):
         return True
     stop = StopReason.STOPPED if turn.state.stopping else running.met_rule(turn)
     saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
@@ -265,23 +251,23 @@ def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
 def _give(turn: Turn, batch: Batch) -> None:
     """The order to every shard that has not answered it; an earlier life's is void."""
     given = set()
-    for issued in turn.orders.of_kind(Perform):
-        if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
+    for issued in turn.orders.of_kind(orders.Perform):
+        if isinstance(issued.order, orders.Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
             turn.record(member_entries.OrderClosed(id=issued.id))
     for shard in turn.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
-            turn.issue(shard.member, Perform(order=batch.course.order))
+            turn.issue(shard.member, orders.Perform(order=batch.course.order))
 
 
 def _tell_winners(turn: Turn, batch: Batch) -> None:
     untold = len(batch.course.evaluation.winners) - batch.told
-    if untold < _most_untold(turn) or turn.orders.of_kind(Decide):
+    if untold < _most_untold(turn) or turn.orders.of_kind(orders.Decide):
         return
     news = batch.driver.decided(batch.course, batch.told)
     for shard in turn.live.shards():
-        turn.issue(shard.member, Decide(news=news))
+        turn.issue(shard.member, orders.Decide(news=news))
 
 
 def _most_untold(turn: Turn) -> int:

@@ -9,16 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
+from disttrain.sandblaster import errors
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
 from disttrain.sandblaster.batch.runs import Folding, Run
-from disttrain.sandblaster.errors import (
-    NotStaged,
-    OrderRefused,
-    StagingFull,
-    WrongChunk,
-    WrongEvaluation,
-)
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.vectors import Vectors
 
@@ -119,7 +113,7 @@ class Staging:
         """
         if chunk.evaluation != self.evaluation:
             message = f"evaluation {self.evaluation} is under way, got a part of {chunk.evaluation}"
-            raise WrongEvaluation(message)
+            raise errors.WrongEvaluation(message)
         self._check_chunk(chunk, values)
         if chunk.group in self._winners:
             return True
@@ -129,7 +123,7 @@ class Staging:
                 f"attempt {chunk.attempt} is at group {piece.group} and of {piece.sender}, "
                 f"got a part for group {chunk.group} of {chunk.sender}"
             )
-            raise WrongChunk(message)
+            raise errors.WrongChunk(message)
         if chunk.number in piece.missing:
             piece.values[self._layout.place(chunk.number)] = values
             piece.missing.discard(chunk.number)
@@ -171,7 +165,7 @@ class Staging:
         """
         if len(attempts) != len(self._places):
             message = f"{len(attempts)} attempts do not make evaluation {self.evaluation} complete"
-            raise NotStaged(message)
+            raise errors.NotStaged(message)
         self.decide(self.evaluation, dict(zip(self._places, attempts, strict=True)))
         return [folding.total for folding in self._sums if folding.total is not None]
 
@@ -181,13 +175,13 @@ class Staging:
         }
         if others:
             message = f"other attempts have won evaluation {self.evaluation} here: {others}"
-            raise OrderRefused(message)
+            raise errors.OrderRefused(message)
         if absent := {group: one for group, one in new.items() if not self._has(group, one)}:
             message = (
                 f"of evaluation {self.evaluation} these attempts, by group, are not staged here: "
                 f"{absent}"
             )
-            raise NotStaged(message)
+            raise errors.NotStaged(message)
 
     def _has(self, group: int, attempt: int) -> bool:
         piece = self._pieces.get(attempt)
@@ -196,10 +190,10 @@ class Staging:
     def _check_chunk(self, chunk: Chunk, values: Array) -> None:
         if chunk.group not in self._places:
             message = f"group {chunk.group} of {len(self._places)}"
-            raise WrongChunk(message)
+            raise errors.WrongChunk(message)
         if not 0 <= chunk.number < self._layout.chunks:
             message = f"chunk {chunk.number} of {self._layout.chunks}"
-            raise WrongChunk(message)
+            raise errors.WrongChunk(message)
         place = self._layout.place(chunk.number)
         wanted = place.stop - place.start, np.dtype(self._layout.element_type)
         if (len(values), values.dtype) != wanted:
@@ -207,7 +201,7 @@ class Staging:
                 f"chunk {chunk.number} has {len(values)} elements of {values.dtype}, "
                 f"wanted {wanted[0]} of {wanted[1]}"
             )
-            raise WrongChunk(message)
+            raise errors.WrongChunk(message)
 
     def _new_piece(self, chunk: Chunk) -> Piece:
         if self.held_bytes + self._layout.bytes > self._most_bytes:
@@ -215,7 +209,7 @@ class Staging:
                 f"{self.held_bytes} bytes are staged in pieces of {self._layout.bytes}, and "
                 f"{self._most_bytes} are the limit: let groups be larger, or take more shards"
             )
-            raise StagingFull(message)
+            raise errors.StagingFull(message)
         empty = np.zeros(self._layout.elements, self._layout.element_type)
         made = Piece(chunk.group, chunk.sender, empty, set(range(self._layout.chunks)))
         self._pieces[chunk.attempt] = made

@@ -8,15 +8,7 @@ from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import (
-    Decide,
-    Evaluate,
-    OrderFailed,
-    Perform,
-    ReturnTo,
-    WhyFailed,
-)
+from disttrain.coordinator.protocol import messages, orders
 from disttrain.job.roles import Durability
 
 
@@ -38,7 +30,7 @@ def are_together(turn: Turn, batch: Batch) -> bool:
         for shard in turn.live.shards()
         if batch.returned.get(shard.index) != shard.incarnation
     ]
-    turn.tell(away, ReturnTo(checkpoint=batch.cut_number))
+    turn.tell(away, orders.ReturnTo(checkpoint=batch.cut_number))
     if away:
         return False
     turn.record(batch_entries.CourseReturned(shards=lives(turn)))
@@ -48,7 +40,7 @@ def are_together(turn: Turn, batch: Batch) -> bool:
 def begin(turn: Turn, reason: str) -> None:
     """All shards shall return; what they were to do before is void."""
     turn.record(batch_entries.ReturnBegun(reason=reason))
-    _withdraw(turn, Perform, Decide)
+    _withdraw(turn, orders.Perform, orders.Decide)
     shard_lost(turn)
 
 
@@ -57,42 +49,42 @@ def shard_lost(turn: Turn) -> None:
 
     A shard's next life serves no values before the coordinator knows that the last one is over.
     """
-    for issued in turn.orders.of_kind(Evaluate) if turn.state.batch is not None else ():
-        if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
+    for issued in turn.orders.of_kind(orders.Evaluate) if turn.state.batch is not None else ():
+        if isinstance(issued.order, orders.Evaluate) and issued.order.model_file is None:
             turn.record(member_entries.OrderClosed(id=issued.id))
 
 
 def returned(turn: Turn, issued: IssuedOrder) -> None:
     batch = turn.state.batch
-    if batch is None or not isinstance(issued.order, ReturnTo):
+    if batch is None or not isinstance(issued.order, orders.ReturnTo):
         return
     if batch.returning and issued.order.checkpoint == batch.cut_number:
         turn.record(batch_entries.ShardReturned(member=issued.member))
 
 
-def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
+def failed(turn: Turn, issued: IssuedOrder, result: orders.OrderFailed) -> None:
     batch, name = turn.state.batch, issued.member.name
     if batch is None:
-        turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
-    elif isinstance(issued.order, ReturnTo):
+        turn.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
+    elif isinstance(issued.order, orders.ReturnTo):
         _not_returned(turn, batch, f"{name}: {result.message}", result.why)
-    elif result.why is not WhyFailed.OUT_OF_STEP or batch.cut_number is None:
-        turn.fail(FailureReason.SHARD_LOST, f"{name}: {result.message}")
+    elif result.why is not orders.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
+        turn.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
         begin(turn, f"{name}: {result.message}")
 
 
-def _not_returned(turn: Turn, batch: Batch, message: str, why: WhyFailed) -> None:
-    if why is not WhyFailed.DAMAGED:
-        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
+def _not_returned(turn: Turn, batch: Batch, message: str, why: orders.WhyFailed) -> None:
+    if why is not orders.WhyFailed.DAMAGED:
+        turn.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
     elif not batch.earlier:
-        turn.fail(FailureReason.CHECKPOINT_DAMAGED, message)
+        turn.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
     else:
         turn.record(batch_entries.CutDamaged(reason=message))
-        _withdraw(turn, ReturnTo)
+        _withdraw(turn, orders.ReturnTo)
 
 
-def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
+def _withdraw(turn: Turn, *kinds: type[orders.Perform | orders.Decide | orders.ReturnTo]) -> None:
     for kind in kinds:
         for issued in turn.orders.of_kind(kind):
             turn.record(member_entries.OrderClosed(id=issued.id))
@@ -112,7 +104,7 @@ def _are_at_the_beginning(turn: Turn) -> bool:
     """No order is given before there is a checkpoint, if there will be any."""
     if turn.settings.durability is Durability.NONE:
         message = "a shard was lost and durability is none: nobody else has its vectors"
-        turn.fail(FailureReason.SHARD_LOST, message)
+        turn.fail(messages.FailureReason.SHARD_LOST, message)
         return False
     turn.record(batch_entries.CourseReturned(shards=lives(turn)))
     return True

@@ -6,14 +6,7 @@ from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol.messages import (
-    Acknowledged,
-    GroupDone,
-    GroupLease,
-    RequestWork,
-    Work,
-)
-from disttrain.coordinator.protocol.orders import Performed
+from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.strategies.batch import returning
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.driver import Stage
@@ -28,7 +21,7 @@ _PAUSE_SECONDS = 0.01
 """Before it asks again."""
 
 
-def give(turn: Turn, request: RequestWork) -> Work:
+def give(turn: Turn, request: messages.RequestWork) -> messages.Work:
     """A group for a replica, one first whose answer was lost on the way."""
     batch = turn.state.batch
     attempt = None
@@ -37,7 +30,7 @@ def give(turn: Turn, request: RequestWork) -> Work:
     given = () if batch is None or attempt is None else (_lease(turn, batch, attempt),)
     wait = not turn.state.phase.ended
     turn.patience_seconds = _PATIENCE_SECONDS if wait and not given else 0.0
-    return Work(
+    return messages.Work(
         groups=given,
         wait=wait,
         after_seconds=_PAUSE_SECONDS,
@@ -45,22 +38,22 @@ def give(turn: Turn, request: RequestWork) -> Work:
     )
 
 
-def group_done(turn: Turn, request: GroupDone) -> Acknowledged | None:
+def group_done(turn: Turn, request: messages.GroupDone) -> messages.Acknowledged | None:
     """A result counts if it is of this evaluation, and of an attempt that its replica has.
 
     None: it will count, but not before the shards have answered this life of the coordinator.
     """
     batch = turn.state.batch
     if batch is None or not _is_wanted(batch, request):
-        return Acknowledged()
+        return messages.Acknowledged()
     if batch.course.stage is Stage.PREPARING:
         return None
     if _may_work(turn, batch):
         turn.record(batch_entries.GroupStaged(member=request.member, result=request.result))
-    return Acknowledged()
+    return messages.Acknowledged()
 
 
-def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
+def performed(turn: Turn, issued: IssuedOrder, result: orders.Performed) -> None:
     """A shard has carried out the course's order, if this is the life that the course knows."""
     batch, shard = turn.state.batch, issued.member
     if batch is None or batch.returning or shard.index >= len(batch.lives):
@@ -69,7 +62,7 @@ def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
         turn.record(batch_entries.ShardPerformed(shard=shard.index, performed=result.performed))
 
 
-def _is_wanted(batch: Batch, request: GroupDone) -> bool:
+def _is_wanted(batch: Batch, request: messages.GroupDone) -> bool:
     evaluation, result = batch.course.evaluation, request.result
     attempt = evaluation.attempts.get(result.attempt)
     if attempt is None or attempt.worker != batch_state.worker(request.member):
@@ -83,7 +76,7 @@ def _may_work(turn: Turn, batch: Batch) -> bool:
     return is_computing and is_running and returning.lives(turn) == batch.lives
 
 
-def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:
+def _attempt(turn: Turn, batch: Batch, request: messages.RequestWork) -> Attempt | None:
     evaluation, holding = batch.course.evaluation, request.attempts
     worker = batch_state.worker(request.member)
     if missed := groups.missed(evaluation, worker, holding):
@@ -96,11 +89,11 @@ def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:
     return evaluation.attempts.get(number)
 
 
-def _lease(turn: Turn, batch: Batch, attempt: Attempt) -> GroupLease:
+def _lease(turn: Turn, batch: Batch, attempt: Attempt) -> messages.GroupLease:
     data, size = turn.state.data, batch.rules.push_every_portions
     portions = permutation.portion_count(data.samples, data.portion_size)
     first = attempt.group * size
-    return GroupLease(
+    return messages.GroupLease(
         attempt=attempt.number,
         group=attempt.group,
         evaluation=batch.course.evaluation.number,
