@@ -145,7 +145,6 @@ class Descent:
         return Step(aimed, replace(wanted, settles=len(operations)))
 
     def _start_again(self, state: State) -> Step:
-        """From the point accepted last, against its gradient, with nothing remembered."""
         if tuple(state.formed) == (GRADIENT,):
             return frame.ended(frame.given_up(state), frame.no_descent(state))
         return self._go_on(replace(state, products=state.products.keeping([GRADIENT])), ())

@@ -157,7 +157,6 @@ class Frame(Protocol):
 
 
 def searched(state: State, search: Search, point: Point) -> State:
-    """With the search after its trial was evaluated, and what was decided."""
     found, before, wrong = search.advanced(point), state.progress, int(not point.is_finite)
     progress = replace(
         before, evaluations=before.evaluations + 1, non_finite=before.non_finite + wrong
@@ -168,7 +167,6 @@ def searched(state: State, search: Search, point: Point) -> State:
 
 
 def decided(state: State, point: Point, verdict: Verdict) -> State:
-    """With one more decision, without the oldest one."""
     new = Decision(
         iteration=state.progress.iteration,
         evaluation=state.progress.evaluations,
@@ -247,7 +245,6 @@ def _first_step(how: FirstStep, state: State, slope: float) -> float:
 
 
 def search_of(state: State) -> Search:
-    """Along the direction; a trial point belongs to one."""
     if state.search is None:
         message = "a trial point belongs to a search"
         raise AssertionError(message)

@@ -36,7 +36,6 @@ class Row:
 
     @property
     def values(self) -> Array:
-        """Its elements, in place."""
         row: Array = self.matrix[self.index]
         return row
 

@@ -123,7 +123,6 @@ class Lbfgs(Directions):
 
 
 def slots(products: Products) -> list[int]:
-    """The slots of the pairs in a table, the oldest first."""
     return [int(name[1:]) for name in products.names if name[0] == "s" and name[1:].isdecimal()]
 
 

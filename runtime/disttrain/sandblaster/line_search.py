@@ -136,7 +136,6 @@ class WolfeRules:
     """Of a loss, against its size: a rise by no more counts as none. 0: losses are exact."""
 
     def begin(self, start: Point, first_step: float) -> "WolfeSearch":
-        """A search from a point with a negative slope."""
         return WolfeSearch(rules=self, start=start, trial=first_step, low=start)
 
 
@@ -201,7 +200,6 @@ def _enclosed(search: WolfeSearch, point: Point) -> WolfeSearch:
 
 
 def _narrowed(search: WolfeSearch, high: Point, point: Point) -> WolfeSearch:
-    """The point takes the place of one of the ends."""
     if not _fell(search, point):
         return replace(search, high=point)
     rises_towards_high = point.slope * (high.step - search.low.step) >= 0

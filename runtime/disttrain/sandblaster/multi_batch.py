@@ -112,7 +112,6 @@ class MultiBatch:
     def _pair(
         self, state: State, step: float, overlap: tuple[float, float], slot: int
     ) -> tuple[Operation, ...]:
-        """What makes the newest pair."""
         there, here = overlap
         expected = -step * step * frame.search_of(state).start.slope
         share = self._directions.share_of_change(state.products, step * (there - here), expected)
@@ -166,7 +165,6 @@ def _met_by(state: State, prepare: tuple[Operation, ...], part: Part, settles: i
 
 
 def _with_products(state: State, answer: Answer) -> State:
-    """With what the answer to `_met_by` says of vectors."""
     *dots, absolute_sum, largest = answer.scalars
     scalars, products = iter(dots), state.products
     names = [*(() if state.newest is None else pair(state.newest)), GRADIENT]
@@ -190,7 +188,6 @@ def _searched_by(state: State, operations: tuple[Operation, ...]) -> Step:
 
 
 def _rows(slot: int, others: list[str]) -> tuple[Operation, ...]:
-    """The products of a new pair with the pairs that stay, and with itself."""
     step, change = pair(slot)
     return (
         ops.Dots(vector=step, others=(*others, step)),

@@ -125,7 +125,6 @@ Operation: TypeAlias = Annotated[
 
 
 def written_by(operation: Operation) -> tuple[str, ...]:
-    """The vectors whose elements an operation changes."""
     match operation:
         case Scale():
             return (operation.vector,)
@@ -136,7 +135,6 @@ def written_by(operation: Operation) -> tuple[str, ...]:
 
 
 def reductions(operation: Operation) -> tuple[Reduction, ...]:
-    """How each scalar of an operation's answer is made of the shards'."""
     match operation:
         case Dots():
             return (Reduction.SUM,) * len(operation.others)

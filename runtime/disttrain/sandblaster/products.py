@@ -78,7 +78,6 @@ def _sum(terms: Iterable[float]) -> float:
 
 
 def of_gram(names: tuple[str, ...], scalars: Iterable[float]) -> Products:
-    """The table that the answer to `Gram` is."""
     values = iter(scalars)
     table: dict[str, dict[str, float]] = {name: dict.fromkeys(names, 0.0) for name in names}
     for row, name in enumerate(names):

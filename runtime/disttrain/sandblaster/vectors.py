@@ -37,7 +37,6 @@ class Vectors:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """All names, in the order in which the vectors lie in memory."""
         return tuple(sorted(self._rows, key=lambda name: self._rows[name].place))
 
     def __getitem__(self, name: str) -> Array:

@@ -57,7 +57,10 @@ def _succeeded(turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
 def _told(turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
     order = issued.order
     if isinstance(result, orders.Fenced):
-        _fenced(turn, issued.member, result)
+        answer = member_entries.FenceAnswered(
+            shard=issued.member.index, sender=result.sender, partial_chunks=result.partial_chunks
+        )
+        turn.record(answer)
     elif isinstance(result, orders.ShardWritten) and isinstance(order, orders.Checkpoint):
         _written(turn, issued.member, order.number, result)
     elif isinstance(result, orders.Evaluated) and isinstance(order, orders.Evaluate):
@@ -72,13 +75,6 @@ def _uploaded(turn: Turn, issued: IssuedOrder) -> None:
         found = turn.state.life(member)
         if found is not None and found.live:
             turn.record(member_entries.ShardInitialised(member=member))
-
-
-def _fenced(turn: Turn, shard: MemberId, result: orders.Fenced) -> None:
-    answer = member_entries.FenceAnswered(
-        shard=shard.index, sender=result.sender, partial_chunks=result.partial_chunks
-    )
-    turn.record(answer)
 
 
 def _written(turn: Turn, holder: MemberId, number: int, part: orders.ShardWritten) -> None:

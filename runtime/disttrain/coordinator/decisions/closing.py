@@ -45,7 +45,6 @@ def _may_save(turn: Turn) -> bool:
 
 
 def export(turn: Turn) -> None:
-    """A replica makes the model file of the last checkpoint."""
     replicas = turn.live.workers()
     if replicas and not turn.orders.of_kind(orders.Export):
         checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
@@ -66,7 +65,6 @@ def evaluate(turn: Turn) -> None:
 
 
 def _is_quiet(turn: Turn) -> bool:
-    """No update is under way, if nobody trains, and no checkpoint."""
     found = turn.state
     held = found.may_go_on and any(found.data.leases.values())
     return not held and not found.fencings and found.checkpoint is None

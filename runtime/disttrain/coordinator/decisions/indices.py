@@ -7,8 +7,6 @@ from typing import TypeVar
 from disttrain.coordinator.journal.state import IssuedOrder, Life, State
 from disttrain.coordinator.protocol.fields import MemberId
 
-_Known = tuple[int, tuple[Life, ...]]
-"""Epoch, and who lived in it."""
 _Key = TypeVar("_Key", MemberId, type[object])
 
 
@@ -20,30 +18,28 @@ class LiveMembers:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._replicas: _Known = (-1, ())
-        self._workers: _Known = (-1, ())
-        self._shards: _Known = (-1, ())
+        self._epochs = (-1, -1)
+        self._found: tuple[tuple[Life, ...], ...] = ((), (), ())
 
     def replicas(self) -> Sequence[Life]:
         """Loops that bring their own data included."""
-        epoch = self._state.replicas_epoch
-        if self._replicas[0] != epoch:
-            self._replicas = (epoch, _live(self._state.replicas))
-        return self._replicas[1]
+        return self._sorted()[0]
 
     def workers(self) -> Sequence[Life]:
         """The replicas that do what they are told: no loops that bring their own data."""
-        epoch = self._state.replicas_epoch
-        if self._workers[0] != epoch:
-            self._workers = (epoch, tuple(one for one in self.replicas() if not one.own_data))
-        return self._workers[1]
+        return self._sorted()[1]
 
     def shards(self) -> Sequence[Life]:
         """Those that have no values yet included."""
-        epoch = self._state.shards_epoch
-        if self._shards[0] != epoch:
-            self._shards = (epoch, _live(self._state.shards))
-        return self._shards[1]
+        return self._sorted()[2]
+
+    def _sorted(self) -> tuple[tuple[Life, ...], ...]:
+        epochs = self._state.replicas_epoch, self._state.shards_epoch
+        if epochs != self._epochs:
+            replicas, shards = _live(self._state.replicas), _live(self._state.shards)
+            workers = tuple(one for one in replicas if not one.own_data)
+            self._epochs, self._found = epochs, (replicas, workers, shards)
+        return self._found
 
 
 class OpenOrders:

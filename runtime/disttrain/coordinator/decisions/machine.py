@@ -103,7 +103,6 @@ class Coordinator:
         return turn
 
     def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Turn:
-        """An effect was carried out, or failed: the checkpoint is committed, or not."""
         turn = self._turn(now)
         opened = self.state.checkpoint
         if opened is not None and opened.number == number:
@@ -131,7 +130,6 @@ class Coordinator:
                 yield role, news.of_members(self._turn(now), role)
 
     def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
-        """The member's orders without an answer, oldest first."""
         return tuple(self.numbered(issued) for issued in self._orders.of_member(member))
 
     def numbered(self, issued: IssuedOrder) -> NumberedOrder:

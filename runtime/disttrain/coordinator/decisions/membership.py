@@ -121,7 +121,6 @@ def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
 
 
 def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: int) -> None:
-    """Journals what a replica has finished, if it is new."""
     found = turn.state.life(member)
     if found is None or not found.live or found.drained:
         return
@@ -156,7 +155,6 @@ def answer_fences(turn: Turn, shard: int, restored: messages.Restored | None) ->
 
 
 def _is_older(one: Progress, other: Progress) -> bool:
-    """Of two that the same life has told."""
     return (one.samples, one.position) < (other.samples, other.position)
 
 

@@ -26,7 +26,6 @@ def epoch_for(state: State, role: Role) -> int:
 
 
 def of_members(turn: Turn, role: Role) -> HeartbeatReply:
-    """What is the same for every member of this role."""
     found = _always(turn, role)
     if role is Role.SHARD:
         lives = {replica.index: replica.incarnation for replica in turn.live.replicas()}

@@ -30,7 +30,6 @@ def run(turn: Turn) -> None:
 
 
 def met_rule(turn: Turn) -> StopReason | None:
-    """The first stop rule that is met."""
     data, evaluations = turn.state.data, turn.state.evaluations
     reached = stop_rules.Reached(
         epochs=data.epochs_done,
@@ -44,7 +43,6 @@ def met_rule(turn: Turn) -> StopReason | None:
 
 
 def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
-    """The order to evaluate a file, or without one the shards' present values."""
     return Evaluate(
         split=Split.TEST,
         batch_size=turn.settings.evaluation_batch_size,
@@ -82,7 +80,6 @@ def may_try_checkpoint_again(turn: Turn) -> bool:
 
 
 def save_now(turn: Turn) -> None:
-    """Begins a checkpoint whether it is due or not, while the job trains."""
     found = turn.state
     # Where there are quiet points, the journal holds all that is under way between two of them.
     is_cut_anywhere = not turn.strategy.has_quiet_points

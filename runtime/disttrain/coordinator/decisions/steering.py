@@ -69,7 +69,6 @@ def _wait(turn: Turn) -> None:
 
 
 def _run_stage(turn: Turn) -> None:
-    """Takes the steps of the stage at work, and those that lead to the next one."""
     following = turn.following
     if following is None:
         _tell_replicas(turn)
@@ -119,7 +118,6 @@ def _end(turn: Turn, following: CoordinatorSide) -> None:
 
 
 def _prepare_shards(turn: Turn) -> None:
-    """Tells every shard the placement, and has a replica send values to those without any."""
     if news.placement(turn) is None:
         return
     turn.tell((shard for shard in turn.live.shards() if not shard.configured), orders.Configure())

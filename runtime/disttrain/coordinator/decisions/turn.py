@@ -158,7 +158,6 @@ class Turn:
         return self.strategy.settings
 
     def record(self, entry: entries.Entry) -> None:
-        """Decides something: the state changes at once."""
         entry.apply(self.state)
         self.decided.append(entry)
 
@@ -203,6 +202,5 @@ class Turn:
         self.go_to(Phase.FAILED, reason, message)
 
     def abandon_checkpoint(self, number: int, failure: str) -> None:
-        """It has failed; what is written of it is removed."""
         self.effects.append(AbandonCheckpoint(number=number))
         self.record(CheckpointEnded(number=number, committed=False, message=failure))

@@ -129,7 +129,6 @@ class Batch(Strict):
 
     @property
     def all_requeued(self) -> int:
-        """Groups that came back without a result."""
         return self.requeued + self.course.evaluation.requeued
 
     @property
@@ -168,7 +167,6 @@ class Batch(Strict):
         data.portions_requeued = before.requeued + requeued
 
     def give(self, order: Order) -> None:
-        """An order to a shard is on its way."""
         if isinstance(order, Perform):
             self.sent = True
         elif isinstance(order, Decide):

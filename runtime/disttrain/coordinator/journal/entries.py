@@ -65,7 +65,6 @@ _DECIDED: TypeAdapter[Decided] = TypeAdapter(
 
 
 def to_json(decided: Decided) -> bytes:
-    """One line of the journal, without its checksum."""
     return _DECIDED.dump_json(decided)
 
 

@@ -20,7 +20,6 @@ _KEPT = 32
 
 
 def require_newest(mine: int, claims: Iterable[int]) -> None:
-    """Raise Superseded unless no claim is newer than mine."""
     newest = max(claims, default=0)
     if newest > mine:
         message = (

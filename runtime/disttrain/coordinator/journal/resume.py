@@ -80,7 +80,6 @@ class Change:
         return Effect.BEGINS_AGAIN if is_again else Effect.TAKEN_OVER
 
     def __str__(self) -> str:
-        """A sentence without its full stop."""
         return f"{_STRATEGY}.{self.field} was {self.before} and is {self.now}: {self.effect}"
 
 

@@ -252,7 +252,6 @@ class State(Strict):
         return found if found is not None and found.incarnation == member.incarnation else None
 
     def members_changed(self, role: Role) -> None:
-        """Everybody who knows the members of this role has to hear of it."""
         if role is Role.REPLICA:
             self.replicas_epoch += 1
         else:
@@ -282,7 +281,6 @@ class State(Strict):
             yield self.batch
 
     def drop_groups(self, replica: MemberId) -> None:
-        """The groups of a replica that is gone, or silent for long, wait for others."""
         if self.batch is not None:
             with self.changing_batch() as batch:
                 batch.driver.lost(batch.course, worker(replica))

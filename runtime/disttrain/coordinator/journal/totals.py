@@ -39,17 +39,14 @@ class Totals(Strict):
     shard_reports: dict[int, ShardReport] = field(default_factory=dict)
 
     def add_restart(self, role: Role) -> None:
-        """Counts one more life of a process that had one already."""
         key = role.name.lower()
         self.restarts[key] = self.restarts.get(key, 0) + 1
 
     def note_damaged(self, number: int | None) -> None:
-        """Counts a checkpoint that cannot be gone back to; each once."""
         if number is not None and number not in self.damaged_checkpoints:
             self.damaged_checkpoints.append(number)
 
     def lost_by(self, shard: int, sender: LostUpdates) -> int:
-        """Updates of a replica's life that a shard has reported as lost so far."""
         return self.updates_lost_by_shard.get(_key(shard, sender), 0)
 
     def set_updates_lost(self, shard: int, sender: LostUpdates) -> None:
@@ -72,7 +69,6 @@ class Totals(Strict):
         self.updates_lost_by_shard = sums
 
     def add_non_finite(self, index: int, count: int) -> None:
-        """Counts the non-finite gradients of a life that ended."""
         if count:
             key = names.replica_name(index)
             self.non_finite[key] = self.non_finite.get(key, 0) + count
@@ -80,7 +76,6 @@ class Totals(Strict):
     def add_report(
         self, member: MemberId, replica: ReplicaReport | None, shard: ShardReport | None
     ) -> None:
-        """Keeps the last report of a life that ended."""
         if replica is not None:
             old = self.replica_reports.get(member.index, ReplicaReport())
             self.replica_reports[member.index] = added(old, replica)
@@ -89,7 +84,6 @@ class Totals(Strict):
             self.shard_reports[member.index] = added(old_shard, shard)
 
     def all_replicas(self) -> ReplicaReport:
-        """The sum of the last reports of all ended lives."""
         return reduce(added, self.replica_reports.values(), ReplicaReport())
 
 

@@ -40,7 +40,6 @@ def portion_indices(
 
 
 def portion_order(seed: int, portions: int, epoch: int) -> list[int]:
-    """The order in which an epoch's portions are given out."""
     order: list[int] = _generator(seed, _Stream.ORDER, epoch).permutation(portions).tolist()
     return order
 

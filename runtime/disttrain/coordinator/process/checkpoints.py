@@ -50,7 +50,6 @@ class Checkpoints:
         return ""
 
     def committed(self) -> int | None:
-        """Number of the newest checkpoint on disk."""
         latest = self.store.latest()
         return latest.manifest.number if latest is not None else None
 

@@ -140,7 +140,6 @@ class Reporting:
         self._metrics.health.begin(patience_seconds)
 
     def finish(self, now: float) -> None:
-        """Writes the last status, and of an ended job the summary, with the last reports."""
         self._files.write_status(self._status(now))
         if not self._machine.state.phase.ended:
             return
@@ -149,7 +148,6 @@ class Reporting:
         self._files.write_summary({**found, **self._exactness()})
 
     def close(self, now: float) -> None:
-        """This process ends: says the last words to the API server."""
         self._files.close()
         if self._cluster is not None:
             self._cluster.close(self._cluster_fields(now), now)

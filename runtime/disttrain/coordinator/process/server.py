@@ -94,7 +94,6 @@ def _serve(config: LaunchConfig) -> int:
 
 
 def begin(parts: Parts, origin: Origin, listener: Listener) -> Service:
-    """The loop, ready to run."""
     service = Service(parts, listener)
     LOG.info("coordinator serves", state=str(origin))
     if origin is Origin.JOURNAL:

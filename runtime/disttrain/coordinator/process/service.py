@@ -232,7 +232,6 @@ class Service:
                 self._replies.append((kept.request, turn.reply))
 
     def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
-        """Nothing was decided, so there is nothing to wait for."""
         self._reply(request, messages.Refused(reason=reason, message=message))
 
     def _remember_peer(

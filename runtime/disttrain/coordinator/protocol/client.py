@@ -46,6 +46,12 @@ class CoordinatorClient:
         """
         self.orders: queue.Queue[NumberedOrder] = queue.Queue()
         """Orders to carry out, each once; answer with `answer`."""
+        self.member: MemberId | None = None
+        """Who this process is; None before `join`."""
+        self.lost_leases: frozenset[int] = frozenset()
+        """Leases given to others: skip what is not begun of them.
+
+        Each until the coordinator has heard where it ended here."""
         self._connect = connect
         self._role = role
         self._heartbeat_seconds = heartbeat_seconds
@@ -58,16 +64,9 @@ class CoordinatorClient:
         self._channel: Channel | None = None
         self._closing = threading.Event()
         self._ended: errors.CoordinatorError | None = None
-        self._member: MemberId | None = None
         self._latest = messages.HeartbeatReply()
-        self._lost: frozenset[int] = frozenset()
         self._thread = threading.Thread(target=self._run, name="coordinator-client", daemon=True)
         self._thread.start()
-
-    @property
-    def member(self) -> MemberId | None:
-        """Who this process is; None before `join`."""
-        return self._member
 
     @property
     def shards(self) -> tuple[messages.ShardAddress, ...]:
@@ -76,16 +75,7 @@ class CoordinatorClient:
 
     @property
     def live_replicas(self) -> int:
-        """As it was told last."""
         return self._latest.live_replicas
-
-    @property
-    def lost_leases(self) -> frozenset[int]:
-        """Leases given to others: skip what is not begun of them.
-
-        Each until the coordinator has heard where it ended here.
-        """
-        return self._lost
 
     def join(
         self,
@@ -102,7 +92,7 @@ class CoordinatorClient:
         reply = _patiently(self.request(join), timeout, meanwhile)
         if not isinstance(reply, messages.Joined):
             raise not_joined(join, reply)
-        self._member = reply.member
+        self.member = reply.member
         self._report = report
         self._wake()
         return reply
@@ -120,8 +110,8 @@ class CoordinatorClient:
 
     def answer(self, order: NumberedOrder, result: Result) -> None:
         """Says what came of an order; repeated in the background until the coordinator has it."""
-        if self._member is not None and order.id:
-            done = messages.OrderDone(member=self._member, order=order.id, result=result)
+        if self.member is not None and order.id:
+            done = messages.OrderDone(member=self.member, order=order.id, result=result)
             self.request(done)
 
     def flush(self, timeout: float) -> bool:
@@ -180,7 +170,7 @@ class CoordinatorClient:
     ) -> None:
         received = control.poll(self._report, wait=_LOOK_AGAIN_SECONDS)
         self._latest = control.latest
-        self._lost = control.lost_leases
+        self.lost_leases = control.lost_leases
         for order in received.orders:
             self._hand_out(order)
         for number, reply in received.replies.items():

@@ -180,7 +180,6 @@ class ControlConnection:
         return Received(orders=tuple(new_orders), replies=replies)
 
     def _complain(self, reason: str) -> None:
-        """Once: what is not understood is said again until it is."""
         if reason != self._complaint:
             LOG.warning("a message of the coordinator was refused", reason=reason)
         self._complaint = reason
@@ -296,7 +295,6 @@ def _joined_with(
 
 
 def not_joined(join: messages.Join, reply: messages.Reply) -> errors.NotJoined:
-    """The error for an answer to a join that is no welcome."""
     why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
     which = join.role.name.lower() + ("" if join.index is None else f"-{join.index}")
     message = f"the coordinator refused {which}: {why}"

@@ -144,5 +144,4 @@ class FarewellWatch:
         future.add_done_callback(self._forgetting.discard)
 
     def finish(self) -> None:
-        """Wait a moment for what is to be forgotten."""
         wait(list(self._forgetting), _LAST_SECONDS)

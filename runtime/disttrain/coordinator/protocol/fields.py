@@ -44,7 +44,6 @@ LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")
 
 
 def name_of(role: Role, index: int) -> str:
-    """The name of a process of a job."""
     if role is Role.REPLICA:
         return names.replica_name(index)
     return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR

@@ -48,11 +48,9 @@ class Outstanding:
         self._waiting[number] = _Waiting(due, 2.0 * pause, waiting.payload)
 
     def waits(self, number: int) -> bool:
-        """Whether this request has no answer yet; false for one that was never made."""
         return number in self._waiting
 
     def answered(self, number: int) -> None:
-        """The request, which waits, needs to be sent no more."""
         del self._waiting[number]
 
     def due(self, now: float) -> list[tuple[int, bytes]]:

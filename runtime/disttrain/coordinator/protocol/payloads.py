@@ -25,7 +25,7 @@ _ORDER: TypeAdapter[NumberedOrder] = TypeAdapter(NumberedOrder)
 
 
 def encode_request(request: Request) -> bytes:
-    """The payload of a CONTROL_REQUEST; raises `MessageTooLong`."""
+    """Raises `MessageTooLong`."""
     payload = _REQUEST.dump_json(request)
     if len(payload) > LIMIT_BYTES:
         message = (

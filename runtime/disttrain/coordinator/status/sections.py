@@ -28,7 +28,6 @@ from disttrain.job.status_section import LONGEST_TEXT
 
 
 def of_object(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> dict[str, Any]:
-    """All of them, as the job's object has them."""
     saved, settings = state.saved, stages[-1].settings
     sections = {
         "training": training(state, stages, watch, now),
@@ -91,7 +90,6 @@ def checkpoint_warning(state: State) -> str | None:
 
 
 def all_shards(state: State, watch: Watch) -> ShardReport:
-    """The sum of the reports of all lives so far."""
     lives = (*watch.shards.values(), *state.totals.shard_reports.values())
     return reduce(reports.added, lives, ShardReport())
 

@@ -24,7 +24,6 @@ _BUSY_SHARD = 0.8
 
 
 def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    """Everything about a running job, whose stages these are."""
     stage, last = stages[at_work(stages, state)], stages[-1]
     shares = time_shares(list(watch.replicas.values()))
     found: Json = {
@@ -213,7 +212,6 @@ def time_shares(replicas: Sequence[ReplicaReport]) -> TimeShares | None:
 
 
 def busiest(shards: Sequence[ShardReport]) -> float:
-    """The largest fraction of its time that a shard worked."""
     return max((s.busy_seconds / s.uptime_seconds for s in shards if s.uptime_seconds), default=0.0)
 
 

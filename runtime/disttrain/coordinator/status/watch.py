@@ -104,7 +104,6 @@ class Watch:
         self._take_means(self.history[0], moment)
 
     def samples_per_second(self) -> float:
-        """Speed of the whole job, lately; 0 if not known yet."""
         if len(self.history) < 2:
             return 0.0
         first, last = self.history[0], self.history[-1]

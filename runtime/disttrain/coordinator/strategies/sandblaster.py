@@ -206,7 +206,6 @@ def _end(turn: Turn, batch: Batch) -> None:
 
 
 def _is_held_back(turn: Turn, batch: Batch) -> bool:
-    """Whether the order waits for something else, which is begun if need be."""
     if batch.course.stage is not Stage.PREPARING or batch.sent:
         return False
     if batch.course.method.progress.end is not None:

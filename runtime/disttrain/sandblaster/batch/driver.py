@@ -312,7 +312,6 @@ class Driver:
         return step.state, step.request
 
     def _begin_evaluation(self, course: Course, shards: tuple[int, ...]) -> None:
-        """The evaluation of the request follows the one that is over."""
         done, wanted = course.evaluation, self._rules.groups_of(course.request)
         course.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
@@ -327,7 +326,6 @@ class Driver:
 
 
 def _opened(order: Order, evaluation: Evaluation) -> Order:
-    """The order, so that carrying it out opens this evaluation."""
     return replace(
         order, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
     )

@@ -148,7 +148,6 @@ def begun(
 
 
 def has_work(evaluation: Evaluation, worker: Worker, rules: BackupRules) -> bool:
-    """Whether there is a group that a replica could begin."""
     return bool(evaluation.waiting) or _next_copy(evaluation, worker, rules) is not None
 
 

@@ -38,7 +38,6 @@ def are_together(turn: Turn, batch: Batch) -> bool:
 
 
 def begin(turn: Turn, reason: str) -> None:
-    """All shards shall return; what they were to do before is void."""
     turn.record(batch_entries.ReturnBegun(reason=reason))
     _withdraw(turn, orders.Perform, orders.Decide)
     shard_lost(turn)

@@ -57,7 +57,6 @@ def batch(state: State) -> Json | None:
 
 
 def _warm_start(state: State) -> Json:
-    """The same words, while the method has done nothing."""
     nothing = (
         *("iteration", "evaluation", "evaluations", "evaluationsPerIteration", "nonFinitePoints"),
         *("groupsDone", "groups", "requeued", "copies", "returns", "samplesDropped"),
@@ -74,7 +73,6 @@ def _warm_start(state: State) -> Json:
 
 
 def accepted(progress: Progress) -> Json:
-    """What the log says of the point accepted last."""
     return {
         "iteration": progress.iteration,
         "evaluations": progress.evaluations,
