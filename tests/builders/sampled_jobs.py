@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from builders.batch_problems import Vector
-from disttrain.sandblaster.batch.driver import Course, Driver, Stage
+from disttrain.sandblaster.batch.driver import Driver, RunState, Stage
 from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.operations import PARAMETERS, TRIAL
@@ -110,39 +110,39 @@ class BatchJob:
     """That were accepted, with the first one."""
     evaluated: list[tuple[int, ...]] = field(default_factory=list)
     """The groups of each evaluation, by their places."""
-    course: Course = field(init=False)
+    run_state: RunState = field(init=False)
     result: Vector = field(init=False)
     """The parameters at the end."""
 
-    def run(self, is_over: Callable[[Course], bool] = lambda _: False) -> Course:
+    def run(self, is_over: Callable[[RunState], bool] = lambda _: False) -> RunState:
         """Until the method ends, or `is_over` before an order."""
-        self.course = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
+        self.run_state = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
         first = np.full(self.problem.dimensions, self.start)
         parts = list(_parts(first, self.cuts or _equal(len(first), self.shards)))
         chance = random.Random(self.seed)
-        while self.course.stage is not Stage.DONE and not is_over(self.course):
-            order = self.course.order
+        while self.run_state.stage is not Stage.DONE and not is_over(self.run_state):
+            order = self.run_state.order
             numbered = list(enumerate(parts))
             for index, (_, shard) in (
                 numbered if self.in_turn else chance.sample(numbered, self.shards)
             ):
-                self.driver.answered(self.course, index, shard.carry_out(order))
+                self.driver.answered(self.run_state, index, shard.carry_out(order))
             if order.iteration == len(self.points):
                 self.points.append(_whole(parts, PARAMETERS))
-            if self.course.stage is Stage.COMPUTING:
-                self.evaluated.append(tuple(self.course.evaluation.places))
+            if self.run_state.stage is Stage.COMPUTING:
+                self.evaluated.append(tuple(self.run_state.evaluation.places))
                 self._compute(parts)
         self.result = _whole(parts, PARAMETERS)
-        return self.course
+        return self.run_state
 
     def _compute(self, parts: list[tuple[slice, BatchShard]]) -> None:
         """Everybody takes what there is; who is done first is chance."""
         chance, held = random.Random(self.seed), list[Attempt]()
         point = _whole(parts, TRIAL)
-        while self.course.stage is Stage.COMPUTING:
+        while self.run_state.stage is Stage.COMPUTING:
             worker = Worker(chance.randrange(self.replicas), _LIFE)
             numbers = [one.number for one in held]
-            attempt = self.driver.request_group(self.course, worker, numbers)
+            attempt = self.driver.request_group(self.run_state, worker, numbers)
             if attempt is not None:
                 held.append(attempt)
             if attempt is None or self.in_turn or chance.random() < 0.5:
@@ -152,7 +152,7 @@ class BatchJob:
         self, attempt: Attempt, parts: list[tuple[slice, BatchShard]], point: Vector
     ) -> None:
         loss, gradient, samples = self.problem.group(attempt.group, point)
-        number = self.course.evaluation.number
+        number = self.run_state.evaluation.number
         chunk = Chunk(
             sender=attempt.worker,
             evaluation=number,
@@ -167,9 +167,9 @@ class BatchJob:
             evaluation=number,
             loss_sum=loss,
             samples=samples,
-            shards=self.course.evaluation.shards,
+            shards=self.run_state.evaluation.shards,
         )
-        self.driver.staged(self.course, attempt.worker, result)
+        self.driver.staged(self.run_state, attempt.worker, result)
 
 
 def _equal(dimensions: int, shards: int) -> list[slice]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from disttrain.coordinator.journal.batch_entries import CourseBegun
+from disttrain.coordinator.journal.batch_entries import RunBegun
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection
@@ -188,7 +188,7 @@ class Chaos:
 
     def _look(self) -> None:
         """What is to be known of the job's folder before it is deleted."""
-        begun = [one for one in self.coordinator.entries() if isinstance(one, CourseBegun)]
+        begun = [one for one in self.coordinator.entries() if isinstance(one, RunBegun)]
         cut = begun[0].cut if begun else None
         self.told = [told.read(self.world, shard, cut) for shard in range(self.shards)]
         model = RunFolder(self.world.folder).model

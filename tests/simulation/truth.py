@@ -9,7 +9,7 @@ import pytest
 
 from builders.sampled_jobs import BatchJob
 from disttrain.coordinator.decisions.stop_rules import is_target_met
-from disttrain.coordinator.journal.batch_entries import CourseBegun
+from disttrain.coordinator.journal.batch_entries import RunBegun
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.member_entries import LeaseGranted
 from disttrain.coordinator.phases import Phase, StopReason
@@ -34,7 +34,7 @@ def violations(chaos: Chaos) -> list[str]:
         twice = [chunk for chunk, times in Counter(said.chunks).items() if times > 1]
         found += [f"shard {shard} applied {chunk} twice" for chunk in twice]
         found += [f"shard {shard} applied {push} after the fence" for push in said.after_fence]
-    begun = [one for one in chaos.coordinator.entries() if isinstance(one, CourseBegun)]
+    begun = [one for one in chaos.coordinator.entries() if isinstance(one, RunBegun)]
     if len(begun) > 1:
         found.append(f"the method began {len(begun)} times")
     state = chaos.coordinator.state

@@ -17,7 +17,7 @@ from builders.batch_problems import (
 )
 from builders.sampled_jobs import BatchJob, regression
 from disttrain.sandblaster.batch.batches import Batches
-from disttrain.sandblaster.batch.driver import COURSE_JSON, Driver, DriverRules
+from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, DriverRules
 from disttrain.sandblaster.frame import MOST_DECISIONS, Decision, Verdict
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search import ArmijoRules, WolfeRules
@@ -105,10 +105,10 @@ def test_each_batch_begins_with_its_own_evaluation() -> None:
     frame = MultiBatch(replace(RULES, search=ArmijoRules()), Lbfgs())
     job = BatchJob(problem, Driver(frame, DriverRules(groups=problem.groups, batches=batches)))
 
-    course = job.run(lambda _: len(job.points) > 5)
+    run_state = job.run(lambda _: len(job.points) > 5)
 
-    course = COURSE_JSON.read(COURSE_JSON.write(course))
-    verdicts = [one.verdict for one in course.method.decisions]
+    run_state = RUN_STATE_JSON.read(RUN_STATE_JSON.write(run_state))
+    verdicts = [one.verdict for one in run_state.method.decisions]
     begun = [place for place, verdict in enumerate(verdicts) if verdict is Verdict.BEGUN]
     assert all(verdicts[place - 1] in NEXT_POINT for place in begun[1:])
     assert len(begun) >= 5

@@ -8,7 +8,7 @@ import pytest
 from builders.batch_problems import RULES, Vector
 from builders.sampled_jobs import BatchJob, Regression, regression
 from disttrain.sandblaster.batch.batches import Batch, Batches
-from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, DriverRules, Stage
+from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, DriverRules, RunState, Stage
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs, slots
@@ -85,8 +85,8 @@ def test_damping_keeps_pairs_that_would_be_forgotten() -> None:
     problem, kept = replace(regression(), ripples=0.2), {}
     for weak_pairs in WeakPairs:
         job = BatchJob(problem, a_driver(problem, weak_pairs=weak_pairs, history=40))
-        course = job.run(lambda course: course.method.progress.iteration >= ITERATIONS)
-        kept[weak_pairs] = len(slots(course.method.products))
+        run_state = job.run(lambda run_state: run_state.method.progress.iteration >= ITERATIONS)
+        kept[weak_pairs] = len(slots(run_state.method.products))
 
     assert kept[WeakPairs.SKIP] < kept[WeakPairs.DAMP]
 
@@ -132,7 +132,7 @@ def test_what_the_batch_before_shares_is_not_evaluated_again() -> None:
         batch = batches.batch(number)
         assert groups == batch.middle + batch.after
     assert len(begun) >= 5
-    assert job.course.samples == 20 * sum(map(len, job.evaluated))
+    assert job.run_state.samples == 20 * sum(map(len, job.evaluated))
 
 
 def test_a_line_search_stays_on_its_batch() -> None:
@@ -173,10 +173,10 @@ def test_a_course_goes_on_after_it_was_written_down() -> None:
     problem = regression()
     job = BatchJob(problem, a_driver(problem))
 
-    def through_json(course: Course) -> bool:
-        written = COURSE_JSON.write(course)
-        job.course = COURSE_JSON.read(written)
-        assert COURSE_JSON.write(job.course) == written
+    def through_json(run_state: RunState) -> bool:
+        written = RUN_STATE_JSON.write(run_state)
+        job.run_state = RUN_STATE_JSON.read(written)
+        assert RUN_STATE_JSON.write(job.run_state) == written
         return len(job.points) > 12
 
     job.run(through_json)
@@ -190,11 +190,11 @@ def test_one_batch_without_a_gradient_is_no_reason_to_end() -> None:
     problem = regression()
     job = BatchJob(problem, a_driver(problem, tolerance=1e9))
 
-    course = job.run()
+    run_state = job.run()
 
-    assert course.stage is Stage.DONE
-    assert course.method.progress.end is End.GRADIENT
-    assert course.method.progress.iteration == 0
+    assert run_state.stage is Stage.DONE
+    assert run_state.method.progress.end is End.GRADIENT
+    assert run_state.method.progress.iteration == 0
     sizes = [len(groups) for groups in job.evaluated]
     assert sizes == [7, 5, 5, 5, 5]
 
@@ -204,12 +204,12 @@ def test_a_few_passes_lead_nearer_to_the_minimum_in_batches_than_at_once() -> No
     problem = regression(samples=2000, group_samples=20)
     at_once = Driver(Descent(RULES, Lbfgs()), DriverRules(groups=problem.groups))
     best = BatchJob(problem, at_once)
-    best.run(lambda course: course.method.progress.iteration > 40)
+    best.run(lambda run_state: run_state.method.progress.iteration > 40)
     least = problem.mean_loss(best.points[-1])
 
     def after(driver: Driver, passes: int) -> float:
         job = BatchJob(problem, driver)
-        job.run(lambda course: course.samples >= passes * 2000)
+        job.run(lambda run_state: run_state.samples >= passes * 2000)
         return problem.mean_loss(job.points[-1]) - least
 
     in_batches = a_driver(problem, batches=batches_of(problem, size=20, overlap=4))

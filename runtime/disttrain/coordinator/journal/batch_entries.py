@@ -41,7 +41,7 @@ class WarmStartLeft(Tagged, kind="warm_start_left"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseBegun(Tagged, kind="course_begun"):
+class RunBegun(Tagged, kind="course_begun"):
     """A batch method begins, or begins again before its first order was given."""
 
     rules: Sandblaster
@@ -55,7 +55,7 @@ class CourseBegun(Tagged, kind="course_begun"):
 
     def apply(self, state: State) -> None:
         driver = batch_rules.driver(self.rules, self.groups, self.seed)
-        course = driver.begin(state.incarnation, self.shards)
+        run = driver.begin(state.incarnation, self.shards)
         data = state.data
         state.batch = Batch(
             rules=self.rules,
@@ -68,8 +68,8 @@ class CourseBegun(Tagged, kind="course_begun"):
                 portions=data.portions_done,
                 requeued=data.portions_requeued,
             ),
-            course=course,
-            cut=None if self.cut is None else copied(course),
+            course=run,
+            cut=None if self.cut is None else copied(run),
             cut_number=self.cut,
             returning=self.cut is not None,
             entering=self.cut is not None,
@@ -100,7 +100,7 @@ class RulesChanged(Tagged, kind="rules_changed"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardPerformed(Tagged, kind="shard_performed"):
-    """A shard has carried out the course's order."""
+    """A shard has carried out the order of the run."""
 
     shard: int
     performed: Performed
@@ -111,7 +111,7 @@ class ShardPerformed(Tagged, kind="shard_performed"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseSettled(Tagged, kind="course_settled"):
+class RunSettled(Tagged, kind="course_settled"):
     """The point accepted last becomes the parameters first: something wants to read them."""
 
     def apply(self, state: State) -> None:
@@ -120,7 +120,7 @@ class CourseSettled(Tagged, kind="course_settled"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseInterrupted(Tagged, kind="course_interrupted"):
+class RunInterrupted(Tagged, kind="course_interrupted"):
     """The evaluation under way is dropped, because the job is to stop."""
 
     def apply(self, state: State) -> None:
@@ -192,7 +192,7 @@ class ShardReturned(Tagged, kind="shard_returned"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseReturned(Tagged, kind="course_returned"):
+class RunReturned(Tagged, kind="course_returned"):
     """All shards are there, or were never anywhere else."""
 
     shards: tuple[int, ...]

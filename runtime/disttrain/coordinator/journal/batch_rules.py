@@ -26,7 +26,7 @@ _SHARED = 0.2
 
 @lru_cache(maxsize=8)
 def driver(rules: Sandblaster, groups: int, seed: int) -> Driver:
-    """What decides the course of a job whose data has so many groups.
+    """What decides the run of a method whose data has so many groups.
 
     Raises ValueError if batches of the size that is asked for cannot be made of them.
     """

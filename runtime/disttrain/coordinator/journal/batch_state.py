@@ -12,7 +12,7 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import MemberId, Strict
 from disttrain.coordinator.protocol.orders import Decide, Order, Perform
 from disttrain.job.strategies.sandblaster import Sandblaster
-from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, Stage
+from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, RunState, Stage
 from disttrain.sandblaster.batch.groups import Worker
 
 _MOST_EARLIER_CUTS = 4
@@ -23,20 +23,20 @@ def worker(member: MemberId) -> Worker:
     return Worker(member.index, member.incarnation)
 
 
-def copied(course: Course) -> Course:
-    """The same course, which changes no more when the first one does."""
-    return COURSE_JSON.read(COURSE_JSON.write(course))
+def copied(run: RunState) -> RunState:
+    """The same state, which changes no more when the first one does."""
+    return RUN_STATE_JSON.read(RUN_STATE_JSON.write(run))
 
 
-def _course(content: object) -> Course:
-    return content if isinstance(content, Course) else COURSE_JSON.read(str(content).encode())
+def _run(content: object) -> RunState:
+    return content if isinstance(content, RunState) else RUN_STATE_JSON.read(str(content).encode())
 
 
-def _text(course: Course) -> str:
-    return COURSE_JSON.write(course).decode()
+def _text(run: RunState) -> str:
+    return RUN_STATE_JSON.write(run).decode()
 
 
-KeptCourse = Annotated[Course, PlainSerializer(_text, str), PlainValidator(_course)]
+KeptRunState = Annotated[RunState, PlainSerializer(_text, str), PlainValidator(_run)]
 """A text within the JSON: so its infinities and its bits survive."""
 
 
@@ -53,10 +53,10 @@ class Before(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cut(Strict):
-    """The course at a checkpoint."""
+    """The run state at a checkpoint."""
 
     number: int
-    course: KeptCourse
+    course: KeptRunState
 
 
 @dataclass(kw_only=True, slots=True)
@@ -70,18 +70,18 @@ class Batch(Strict):
     """Of the batches, if they are smaller than the data."""
     before: Before = Before()
     """What was done before it."""
-    course: KeptCourse
+    course: KeptRunState
     sent: bool = False
-    """The course's order was given to somebody, in this life of the coordinator or before."""
+    """The order of the run was given to somebody, in this life of the coordinator or before."""
     told: int = 0
     """Winners of the evaluation that the shards were told of."""
-    cut: KeptCourse | None = None
+    cut: KeptRunState | None = None
     """As it was at the newest checkpoint of this run; None before the first."""
     cut_number: int | None = None
     """Of that checkpoint."""
     earlier: tuple[Cut, ...] = ()
     """Those before it, the newest last: for the case that it turns out to be damaged."""
-    opened: KeptCourse | None = None
+    opened: KeptRunState | None = None
     """As it was at the checkpoint in progress."""
     returning: bool = False
     """All shards are going back to the cut."""
@@ -115,7 +115,7 @@ class Batch(Strict):
 
     @property
     def lives(self) -> tuple[int, ...]:
-        """Incarnations of the shards that the course counts on."""
+        """Incarnations of the shards that the run counts on."""
         return self.course.evaluation.shards
 
     @property
@@ -142,7 +142,7 @@ class Batch(Strict):
 
     @contextmanager
     def changing(self, data: DataLedger) -> Iterator[None]:
-        """Around a change of the course: what follows from it, also for the account of the data."""
+        """Around a change of the run: what follows from it, also for the account of the data."""
         order, evaluation = self.course.order.number, self.course.evaluation
         yield
         if self.course.order.number != order:
@@ -156,12 +156,12 @@ class Batch(Strict):
 
     def _count(self, data: DataLedger) -> None:
         """Passes over the data are those of the evaluations; a step is a portion."""
-        course, before = self.course, self.before
-        under_way = self.samples_now if course.stage is Stage.COMPUTING else 0
-        portions = course.samples * data.portions // data.samples
+        run, before = self.course, self.before
+        under_way = self.samples_now if run.stage is Stage.COMPUTING else 0
+        portions = run.samples * data.portions // data.samples
         requeued = self.all_requeued * self.rules.push_every_portions
-        data.epochs_done = before.epochs + course.samples // data.samples
-        data.samples_done = before.samples + course.samples + under_way
+        data.epochs_done = before.epochs + run.samples // data.samples
+        data.samples_done = before.samples + run.samples + under_way
         data.steps_done = before.steps + portions
         data.portions_done = before.portions + portions
         data.portions_requeued = before.requeued + requeued

@@ -42,17 +42,17 @@ Entry: TypeAlias = Annotated[
     | batch_entries.WarmStartEnded
     | batch_entries.WarmStartDrained
     | batch_entries.WarmStartLeft
-    | batch_entries.CourseBegun
+    | batch_entries.RunBegun
     | batch_entries.RulesChanged
     | batch_entries.ShardPerformed
-    | batch_entries.CourseSettled
-    | batch_entries.CourseInterrupted
+    | batch_entries.RunSettled
+    | batch_entries.RunInterrupted
     | batch_entries.GroupGranted
     | batch_entries.GroupStaged
     | batch_entries.ReturnBegun
     | batch_entries.CutDamaged
     | batch_entries.ShardReturned
-    | batch_entries.CourseReturned,
+    | batch_entries.RunReturned,
     Field(discriminator="kind"),
 ]
 

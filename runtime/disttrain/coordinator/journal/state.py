@@ -275,7 +275,7 @@ class State(Strict):
     def changing_batch(self) -> Iterator[Batch]:
         """Around a change of the batch method, after which its work is counted again."""
         if self.batch is None:
-            message = "there is no course yet"
+            message = "there is no run of a batch method yet"
             raise AssertionError(message)
         with self.batch.changing(self.data):
             yield self.batch

@@ -27,7 +27,7 @@ _STATUS_SECONDS = 0.5
 _STATUS_SECONDS_PER_MEMBER = 0.003
 """So that a status, which tells of each member, takes less than a percent of a core."""
 _METRICS_SECONDS = 2.0
-_MOVES = (batch_entries.CourseReturned, batch_entries.ShardPerformed)
+_MOVES = (batch_entries.RunReturned, batch_entries.ShardPerformed)
 """After them a batch method may be at another point."""
 _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
@@ -129,7 +129,7 @@ class Reporting:
         else:
             _note_member(entry)
             self._note_method(entry)
-            self._note_course(entry)
+            self._note_run(entry)
 
     def ready(self, patience_seconds: float) -> None:
         """Says over HTTP that this process serves, and that it hangs after so long without a turn.
@@ -182,18 +182,18 @@ class Reporting:
         elif isinstance(entry, batch_entries.RulesChanged):
             for change in entry.changes:
                 LOG.warning("the manifest has changed since the checkpoint", change=change)
-        elif isinstance(entry, batch_entries.CourseBegun):
+        elif isinstance(entry, batch_entries.RunBegun):
             size = entry.rules.groups_of_a_batch or entry.groups
             LOG.info("batch method begins", groups=size)
             if warning := batch_status.warning(size, self._machine.settings.replicas):
                 LOG.warning(warning)
 
-    def _note_course(self, entry: entries.Entry) -> None:
+    def _note_run(self, entry: entries.Entry) -> None:
         batch = self._machine.state.batch
         if batch is None or not isinstance(entry, _MOVES):
             return
         seen = batch.course.method.progress
-        if isinstance(entry, batch_entries.CourseReturned):
+        if isinstance(entry, batch_entries.RunReturned):
             LOG.info("all are at the checkpoint", iteration=seen.iteration, lives=entry.shards)
         elif seen.iteration > self._iteration:
             LOG.info("point accepted", **batch_status.accepted(seen))

@@ -99,7 +99,7 @@ class BatchMethod(CoordinatorSide):
         groups = self._groups_of_the_data(turn)
         if groups is None:
             return
-        begun = batch_entries.CourseBegun(
+        begun = batch_entries.RunBegun(
             rules=self.rules,
             groups=groups,
             seed=turn.settings.seed,
@@ -115,7 +115,7 @@ class BatchMethod(CoordinatorSide):
         if batch is None or not returning.are_together(turn, batch):
             return
         if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
-            turn.record(batch_entries.CourseInterrupted())
+            turn.record(batch_entries.RunInterrupted())
         if batch.course.stage is Stage.COMPUTING:
             _tell_winners(turn, batch)
         elif batch.course.stage is Stage.DONE:
@@ -218,7 +218,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
         # Whatever is due reads the parameters: they have to be the point accepted last.
-        turn.record(batch_entries.CourseSettled())
+        turn.record(batch_entries.RunSettled())
         return False
     if stop is not None:
         turn.go_to(Phase.DRAINING, stop)

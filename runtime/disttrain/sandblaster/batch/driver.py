@@ -48,7 +48,7 @@ class Stage(StrEnum):
 
 
 @dataclass(kw_only=True, slots=True)
-class Course:
+class RunState:
     """Everything that a coordinator must not forget. Changed by `Driver` only."""
 
     method: State
@@ -92,8 +92,8 @@ class JsonForm(Generic[Value]):
         return value
 
 
-COURSE_JSON = JsonForm(Course)
-"""Of a course."""
+RUN_STATE_JSON = JsonForm(RunState)
+"""Of a state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,9 +120,9 @@ class Driver:
         self._frame = frame
         self._rules = rules
 
-    def begin(self, coordinator: int, shards: tuple[int, ...]) -> Course:
+    def begin(self, coordinator: int, shards: tuple[int, ...]) -> RunState:
         """The first order. `shards`: their incarnations, by index."""
-        state, request = self._begun()
+        method, request = self._begun()
         first = groups.begun(1, self._rules.groups_of(request), shards)
         order = Order(
             coordinator=coordinator,
@@ -132,177 +132,177 @@ class Driver:
             operations=request.prepare,
         )
         opened = _opened(order, first)
-        return Course(method=state, request=request, order=opened, evaluation=first)
+        return RunState(method=method, request=request, order=opened, evaluation=first)
 
-    def answered(self, course: Course, shard: int, performed: Performed) -> None:
+    def answered(self, state: RunState, shard: int, performed: Performed) -> None:
         """A shard's answer; one to an earlier order, and one said again, change nothing."""
-        is_awaited = course.stage in {Stage.SETTLING, Stage.PREPARING, Stage.MEASURING}
-        if performed.number != course.order.number or not is_awaited:
+        is_awaited = state.stage in {Stage.SETTLING, Stage.PREPARING, Stage.MEASURING}
+        if performed.number != state.order.number or not is_awaited:
             return
-        course.answers[shard] = performed.scalars
-        if len(course.answers) == len(course.evaluation.shards):
-            self._all_answered(course)
+        state.answers[shard] = performed.scalars
+        if len(state.answers) == len(state.evaluation.shards):
+            self._all_answered(state)
 
-    def settle_first(self, course: Course) -> None:
+    def settle_first(self, state: RunState) -> None:
         """The latest order, which nobody has heard of, becomes two: see `Request.settles`.
 
         So whoever reads the parameters between them sees the point accepted last.
         """
-        settles = course.request.settles
-        settling, rest = course.request.prepare[:settles], course.request.prepare[settles:]
-        course.request = replace(course.request, prepare=rest, settles=0)
-        course.order = replace(course.order, operations=settling, evaluation=0, groups=0, runs=())
-        course.stage = Stage.SETTLING
+        settles = state.request.settles
+        settling, rest = state.request.prepare[:settles], state.request.prepare[settles:]
+        state.request = replace(state.request, prepare=rest, settles=0)
+        state.order = replace(state.order, operations=settling, evaluation=0, groups=0, runs=())
+        state.stage = Stage.SETTLING
 
-    def interrupted(self, course: Course) -> None:
+    def interrupted(self, state: RunState) -> None:
         """What was computed of the evaluation under way is dropped; it begins again by an order.
 
         Only while groups are computed.
         """
-        done = course.evaluation
-        course.request = replace(course.request, prepare=(), settles=0)
-        course.stage = Stage.PREPARING
-        course.evaluation = groups.begun(
+        done = state.evaluation
+        state.request = replace(state.request, prepare=(), settles=0)
+        state.stage = Stage.PREPARING
+        state.evaluation = groups.begun(
             done.number + 1, done.runs or done.groups, done.shards, done
         )
-        self._order(course, replace(course.order, evaluation=course.evaluation.number), ())
+        self._order(state, replace(state.order, evaluation=state.evaluation.number), ())
 
-    def has_group(self, course: Course, worker: Worker) -> bool:
+    def has_group(self, state: RunState, worker: Worker) -> bool:
         """Whether `request_group` has a group for a replica beyond those it was given."""
-        if course.stage is not Stage.COMPUTING:
+        if state.stage is not Stage.COMPUTING:
             return False
-        return groups.has_work(course.evaluation, worker, self._rules.backup)
+        return groups.has_work(state.evaluation, worker, self._rules.backup)
 
     def request_group(
-        self, course: Course, worker: Worker, holding: Collection[int] = ()
+        self, state: RunState, worker: Worker, holding: Collection[int] = ()
     ) -> Attempt | None:
         """A group for a replica that has these attempts; None: there is nothing to do now."""
-        if course.stage is not Stage.COMPUTING:
+        if state.stage is not Stage.COMPUTING:
             return None
-        return groups.grant(course.evaluation, worker, self._rules.backup, holding)
+        return groups.grant(state.evaluation, worker, self._rules.backup, holding)
 
-    def staged(self, course: Course, worker: Worker, result: Result) -> None:
+    def staged(self, state: RunState, worker: Worker, result: Result) -> None:
         """A replica says that every shard holds an attempt of it."""
-        if course.stage is not Stage.COMPUTING:
+        if state.stage is not Stage.COMPUTING:
             return
-        groups.take(course.evaluation, worker, result)
-        if course.evaluation.is_complete:
-            self._commit(course)
+        groups.take(state.evaluation, worker, result)
+        if state.evaluation.is_complete:
+            self._commit(state)
 
-    def decided(self, course: Course, told: int = 0) -> Decided:
+    def decided(self, state: RunState, told: int = 0) -> Decided:
         """What shards may be told meanwhile; journaled before, as an order is.
 
         Of the winners so far, in the order in which they won, the first `told` are left out.
         """
-        found = course.evaluation
+        found = state.evaluation
         won = list(found.winners.items())[told:]
         winners = {group: winner.attempt for group, winner in won}
         return Decided(
-            coordinator=course.order.coordinator, evaluation=found.number, winners=winners
+            coordinator=state.order.coordinator, evaluation=found.number, winners=winners
         )
 
-    def lost(self, course: Course, worker: Worker) -> None:
-        groups.lose(course.evaluation, worker)
+    def lost(self, state: RunState, worker: Worker) -> None:
+        groups.lose(state.evaluation, worker)
 
-    def begun_again(self, course: Course) -> None:
+    def begun_again(self, state: RunState) -> None:
         """The method begins at the point accepted last, by these rules, and remembers nothing.
 
         Only at a cut, where no order is under way and the point is the parameters. What was done
         still counts, and no number is used again.
         """
-        (state, request), before = self._begun(), course.method
-        is_over = course.stage is Stage.DONE
+        (method, request), before = self._begun(), state.method
+        is_over = state.stage is Stage.DONE
         progress = replace(before.progress, end=None)
-        course.method = replace(state, progress=progress, decisions=before.decisions)
-        course.overlap = None
+        state.method = replace(method, progress=progress, decisions=before.decisions)
+        state.overlap = None
         # The latest order was not given yet, unless it was the method's last one.
-        latest = course.order.number if is_over else course.order.number - 1
-        self._want(course, request, replace(course.order, number=latest, commits=(), samples=0))
+        latest = state.order.number if is_over else state.order.number - 1
+        self._want(state, request, replace(state.order, number=latest, commits=(), samples=0))
 
-    def taken_over(self, course: Course, coordinator: int) -> None:
+    def taken_over(self, state: RunState, coordinator: int) -> None:
         """Another life of the coordinator goes on from what was journaled.
 
         It says its latest order again, and decides nothing before every shard has answered: then
         no shard listens to an earlier life, which may not know that it is over. Its attempts are
         numbered differently from those that an earlier life may still give out.
         """
-        course.order = replace(course.order, coordinator=coordinator)
-        course.answers = {}
-        if course.stage is Stage.COMPUTING:
-            course.stage = Stage.PREPARING
-        course.evaluation.next_attempt = max(
-            course.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
+        state.order = replace(state.order, coordinator=coordinator)
+        state.answers = {}
+        if state.stage is Stage.COMPUTING:
+            state.stage = Stage.PREPARING
+        state.evaluation.next_attempt = max(
+            state.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
         )
 
-    def returned(self, course: Course, cut: Course, shards: tuple[int, ...]) -> None:
+    def returned(self, state: RunState, cut: RunState, shards: tuple[int, ...]) -> None:
         """All shards have gone back to where the order of `cut` was the next one, in new lives.
 
         Numbers of evaluations and attempts are never used again.
         """
-        course.method, course.request, course.prepared = cut.method, cut.request, cut.prepared
-        course.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
-        course.overlap, course.samples = cut.overlap, cut.samples
-        self._begin_evaluation(course, shards)
-        coordinator = course.order.coordinator
-        opened = course.evaluation.number if cut.request.evaluates else 0
-        course.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
-        course.answers = {}
+        state.method, state.request, state.prepared = cut.method, cut.request, cut.prepared
+        state.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
+        state.overlap, state.samples = cut.overlap, cut.samples
+        self._begin_evaluation(state, shards)
+        coordinator = state.order.coordinator
+        opened = state.evaluation.number if cut.request.evaluates else 0
+        state.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
+        state.answers = {}
 
-    def _all_answered(self, course: Course) -> None:
-        answers = [course.answers[shard] for shard in sorted(course.answers)]
-        scalars = operations.merged(course.order.operations, answers)
-        if course.stage is Stage.SETTLING:
-            self._settled(course)
-        elif course.stage is Stage.PREPARING and course.request.evaluates:
-            course.stage, course.prepared = Stage.COMPUTING, scalars
-        elif course.stage is Stage.PREPARING:
-            self._go_on(course, Answer(scalars=scalars))
+    def _all_answered(self, state: RunState) -> None:
+        answers = [state.answers[shard] for shard in sorted(state.answers)]
+        scalars = operations.merged(state.order.operations, answers)
+        if state.stage is Stage.SETTLING:
+            self._settled(state)
+        elif state.stage is Stage.PREPARING and state.request.evaluates:
+            state.stage, state.prepared = Stage.COMPUTING, scalars
+        elif state.stage is Stage.PREPARING:
+            self._go_on(state, Answer(scalars=scalars))
         else:
-            loss = course.tally.loss_sum / course.tally.divisor
-            answer = Answer(scalars=course.prepared + scalars, loss=loss)
-            self._go_on(course, answer)
+            loss = state.tally.loss_sum / state.tally.divisor
+            answer = Answer(scalars=state.prepared + scalars, loss=loss)
+            self._go_on(state, answer)
 
-    def _settled(self, course: Course) -> None:
-        course.stage = Stage.PREPARING
-        opened = course.order
-        if course.request.evaluates:
-            opened = _opened(opened, course.evaluation)
-        self._order(course, opened, course.request.prepare)
+    def _settled(self, state: RunState) -> None:
+        state.stage = Stage.PREPARING
+        opened = state.order
+        if state.request.evaluates:
+            opened = _opened(opened, state.evaluation)
+        self._order(state, opened, state.request.prepare)
 
-    def _commit(self, course: Course) -> None:
-        found = groups.committed(course.evaluation, course.overlap)
-        course.stage, course.overlap, course.tally = Stage.MEASURING, found.overlap, found.batch
-        course.samples += found.samples
+    def _commit(self, state: RunState) -> None:
+        found = groups.committed(state.evaluation, state.overlap)
+        state.stage, state.overlap, state.tally = Stage.MEASURING, found.overlap, found.batch
+        state.samples += found.samples
         # From here on gradients that come too late are refused: no evaluation is under way.
         committed = replace(
-            course.order,
+            state.order,
             evaluation=0,
             groups=0,
             runs=found.runs,
-            commits=groups.winners(course.evaluation),
+            commits=groups.winners(state.evaluation),
             samples=found.samples,
             divisor=found.batch.count,
         )
-        self._order(course, committed, (*found.adding, *course.request.measure))
+        self._order(state, committed, (*found.adding, *state.request.measure))
 
-    def _go_on(self, course: Course, answer: Answer) -> None:
-        step = self._frame.advance(course.method, answer)
-        course.method = step.state
+    def _go_on(self, state: RunState, answer: Answer) -> None:
+        step = self._frame.advance(state.method, answer)
+        state.method = step.state
         if step.request is None:
-            course.stage = Stage.DONE
+            state.stage = Stage.DONE
             return
         ended = replace(
-            course.order, evaluation=0, groups=0, runs=(), commits=(), samples=0, divisor=None
+            state.order, evaluation=0, groups=0, runs=(), commits=(), samples=0, divisor=None
         )
-        self._want(course, step.request, ended)
+        self._want(state, step.request, ended)
 
-    def _want(self, course: Course, request: Request, order: Order) -> None:
+    def _want(self, state: RunState, request: Request, order: Order) -> None:
         """Order the operations that a request begins with, beside what `order` says already."""
-        course.request, course.stage, course.prepared = request, Stage.PREPARING, ()
+        state.request, state.stage, state.prepared = request, Stage.PREPARING, ()
         if request.evaluates:
-            self._begin_evaluation(course, course.evaluation.shards)
-            order = _opened(order, course.evaluation)
-        self._order(course, order, request.prepare)
+            self._begin_evaluation(state, state.evaluation.shards)
+            order = _opened(order, state.evaluation)
+        self._order(state, order, request.prepare)
 
     def _begun(self) -> tuple[State, Request]:
         step = self._frame.begin()
@@ -311,18 +311,18 @@ class Driver:
             raise AssertionError(message)
         return step.state, step.request
 
-    def _begin_evaluation(self, course: Course, shards: tuple[int, ...]) -> None:
-        done, wanted = course.evaluation, self._rules.groups_of(course.request)
-        course.evaluation = groups.begun(done.number + 1, wanted, shards, done)
+    def _begin_evaluation(self, state: RunState, shards: tuple[int, ...]) -> None:
+        done, wanted = state.evaluation, self._rules.groups_of(state.request)
+        state.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
     def _order(
-        self, course: Course, order: Order, wanted: tuple[operations.Operation, ...]
+        self, state: RunState, order: Order, wanted: tuple[operations.Operation, ...]
     ) -> None:
-        iteration = course.method.progress.iteration
-        course.order = replace(
+        iteration = state.method.progress.iteration
+        state.order = replace(
             order, number=order.number + 1, iteration=iteration, operations=wanted
         )
-        course.answers = {}
+        state.answers = {}
 
 
 def _opened(order: Order, evaluation: Evaluation) -> Order:

@@ -142,12 +142,12 @@ def test_the_course_goes_on_or_begins_again_where_it_is(
     samples, iteration = before.samples, before.method.progress.iteration
 
     _change_rules(machine, now)
-    course = machine.batch.course
+    run_state = machine.batch.course
     assert machine.batch.rules == now
-    assert (course.samples, course.method.progress.iteration) == (samples, iteration)
-    assert (course.method.search is None) is begins_again
-    assert (course.evaluation.number > was) is begins_again
-    assert course.order.number == order
+    assert (run_state.samples, run_state.method.progress.iteration) == (samples, iteration)
+    assert (run_state.method.search is None) is begins_again
+    assert (run_state.evaluation.number > was) is begins_again
+    assert run_state.order.number == order
     assert machine.batch.changes == ["something is different"]
 
 
@@ -168,9 +168,9 @@ def test_a_method_that_had_ended_goes_on_by_other_rules() -> None:
     order = machine.batch.course.order.number
 
     _change_rules(machine, by_lbfgs(gradient_tolerance=0.0))
-    course = machine.batch.course
-    assert course.method.progress.end is None
-    assert course.order.number == order + 1
+    run_state = machine.batch.course
+    assert run_state.method.progress.end is None
+    assert run_state.order.number == order + 1
 
 
 @pytest.mark.parametrize(

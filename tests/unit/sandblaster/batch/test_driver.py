@@ -1,4 +1,4 @@
-"""A coordinator's course through a method; the faults are in `tests/simulation/sandblaster`."""
+"""A coordinator's run_state through a method; the faults are in `tests/simulation/sandblaster`."""
 
 from disttrain.sandblaster.batch import driver as driving
 from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
@@ -19,42 +19,42 @@ def a_driver() -> Driver:
 
 
 def test_an_evaluation_costs_two_orders_but_for_exact_products() -> None:
-    course = batch.serial(a_driver()).course
+    run_state = batch.serial(a_driver()).run_state
 
-    progress = course.method.progress
+    progress = run_state.method.progress
     exact = (progress.iteration - 1) // 3  # Where it ends nothing is formed any more.
 
-    assert course.order.number == 2 * progress.evaluations + exact + 1
+    assert run_state.order.number == 2 * progress.evaluations + exact + 1
 
 
 def test_groups_are_given_out_when_every_shard_has_the_trial_point() -> None:
     driver = a_driver()
-    course = driver.begin(1, (1, 1))
+    run_state = driver.begin(1, (1, 1))
     performed = Performed(number=1, scalars=())
 
-    driver.answered(course, 0, performed)
-    assert driver.request_group(course, ANNA) is None
-    driver.answered(course, 1, Performed(number=7, scalars=()))
-    assert driver.request_group(course, ANNA) is None
-    driver.answered(course, 1, performed)
+    driver.answered(run_state, 0, performed)
+    assert driver.request_group(run_state, ANNA) is None
+    driver.answered(run_state, 1, Performed(number=7, scalars=()))
+    assert driver.request_group(run_state, ANNA) is None
+    driver.answered(run_state, 1, performed)
 
-    assert driver.request_group(course, ANNA) is not None
+    assert driver.request_group(run_state, ANNA) is not None
 
 
 def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None:
     driver = a_driver()
-    course = driver.begin(1, (1, 1))
+    run_state = driver.begin(1, (1, 1))
     for shard in range(2):
-        driver.answered(course, shard, Performed(number=1, scalars=()))
-    first = driver.request_group(course, ANNA)
-    course = driving.COURSE_JSON.read(driving.COURSE_JSON.write(course))
+        driver.answered(run_state, shard, Performed(number=1, scalars=()))
+    first = driver.request_group(run_state, ANNA)
+    run_state = driving.RUN_STATE_JSON.read(driving.RUN_STATE_JSON.write(run_state))
 
-    driver.taken_over(course, 2)
-    assert course.stage is Stage.PREPARING
-    assert driver.request_group(course, ANNA, holding=[1]) is None
+    driver.taken_over(run_state, 2)
+    assert run_state.stage is Stage.PREPARING
+    assert driver.request_group(run_state, ANNA, holding=[1]) is None
     for shard in range(2):
-        driver.answered(course, shard, Performed(number=1, scalars=()))
-    second = driver.request_group(course, ANNA, holding=[1])
+        driver.answered(run_state, shard, Performed(number=1, scalars=()))
+    second = driver.request_group(run_state, ANNA, holding=[1])
 
     assert first is not None
     assert second is not None

@@ -1,4 +1,4 @@
-"""Shards and the course of a batch method back at the same cut, after one of them was lost.
+"""Shards and the run of a batch method back at the same cut, after one of them was lost.
 
 Decides; no I/O.
 """
@@ -18,7 +18,7 @@ def lives(turn: Turn) -> tuple[int, ...]:
 
 
 def are_together(turn: Turn, batch: Batch) -> bool:
-    """Whether the shards, which are all ready, are where the course is; if not, they will be."""
+    """Whether the shards, which are all ready, are where the run is; if not, they will be."""
     if not batch.returning and lives(turn) == batch.lives:
         return True
     if batch.cut_number is None:
@@ -33,7 +33,7 @@ def are_together(turn: Turn, batch: Batch) -> bool:
     turn.tell(away, orders.ReturnTo(checkpoint=batch.cut_number))
     if away:
         return False
-    turn.record(batch_entries.CourseReturned(shards=lives(turn)))
+    turn.record(batch_entries.RunReturned(shards=lives(turn)))
     return True
 
 
@@ -105,5 +105,5 @@ def _are_at_the_beginning(turn: Turn) -> bool:
         message = "a shard was lost and durability is none: nobody else has its vectors"
         turn.fail(messages.FailureReason.SHARD_LOST, message)
         return False
-    turn.record(batch_entries.CourseReturned(shards=lives(turn)))
+    turn.record(batch_entries.RunReturned(shards=lives(turn)))
     return True

@@ -30,21 +30,21 @@ def batch(state: State) -> Json | None:
     found = state.batch
     if found is None:
         return None if state.warm_start.samples is None else _warm_start(state)
-    course = found.course
-    progress = course.method.progress
-    search = course.method.search
+    run = found.course
+    progress = run.method.progress
+    search = run.method.search
     return {
         "iteration": progress.iteration,
-        "evaluation": course.evaluation.number,
+        "evaluation": run.evaluation.number,
         "evaluations": progress.evaluations,
         "objective": progress.loss,
         "gradientNorm": progress.largest,
         "evaluationsPerIteration": progress.evaluations / max(1, progress.iteration),
         "nonFinitePoints": progress.non_finite,
         "step": None if search is None else search.trial,
-        "stage": Stage.DONE if state.phase.ended else course.stage,
-        "groupsDone": len(course.evaluation.winners),
-        "groups": course.evaluation.groups,
+        "stage": Stage.DONE if state.phase.ended else run.stage,
+        "groupsDone": len(run.evaluation.winners),
+        "groups": run.evaluation.groups,
         "requeued": found.all_requeued,
         "copies": found.all_copies,
         "returns": found.returns,

@@ -54,7 +54,7 @@ def group_done(turn: Turn, request: messages.GroupDone) -> messages.Acknowledged
 
 
 def performed(turn: Turn, issued: IssuedOrder, result: orders.Performed) -> None:
-    """A shard has carried out the course's order, if this is the life that the course knows."""
+    """A shard has carried out the order of the run, if this is the life that it knows."""
     batch, shard = turn.state.batch, issued.member
     if batch is None or batch.returning or shard.index >= len(batch.lives):
         return
