@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from disttrain.sandblaster.batch.driver import JsonForm
-from disttrain.sandblaster.frame import Frame, State
 from disttrain.sandblaster.method import Answer, Progress, Request
+from disttrain.sandblaster.scheme import IterationScheme, State
 
 STATE_JSON = JsonForm(State)
 """Of a method's state."""
@@ -29,17 +29,17 @@ class Method(Protocol):
 class BatchMethod:
     """One run of a method; see `Method`."""
 
-    def __init__(self, frame: Frame, state: State | None = None) -> None:
+    def __init__(self, scheme: IterationScheme, state: State | None = None) -> None:
         self.state = State() if state is None else state
-        self._frame = frame
+        self._scheme = scheme
 
     @property
     def progress(self) -> Progress:
         return self.state.progress
 
     def advance(self, answer: Answer | None) -> Request | None:
-        step = self._frame.begin()
+        step = self._scheme.begin()
         if answer is not None:
-            step = self._frame.advance(self.state, answer)
+            step = self._scheme.advance(self.state, answer)
         self.state = step.state
         return step.request

@@ -11,7 +11,7 @@ from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.status import status
 from disttrain.coordinator.strategies.batch import status as batch_status
-from disttrain.sandblaster.frame import Decision
+from disttrain.sandblaster.scheme import Decision
 
 _HEAD = ("evaluation", "iteration", "step", "loss", "slope", "decision")
 

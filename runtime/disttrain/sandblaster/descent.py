@@ -1,4 +1,4 @@
-"""The frame of all methods that go along a direction: evaluate, search the line, accept. Pure.
+"""The iteration scheme of full batches: go along a direction, search the line, accept. Pure.
 
 An evaluation costs one round trip for the trial point and one for the products of the gradient
 that arrived: accepting the last point, forming the next direction and its first trial point are
@@ -8,10 +8,9 @@ one order.
 import math
 from dataclasses import dataclass, replace
 
-from disttrain.sandblaster import frame
 from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster import scheme
 from disttrain.sandblaster.directions import Directions
-from disttrain.sandblaster.frame import State, Step, Verdict, Waiting
 from disttrain.sandblaster.line_search import Point, Search, SearchRules, Stage
 from disttrain.sandblaster.method import Answer, End, Progress, Request
 from disttrain.sandblaster.operations import (
@@ -23,6 +22,7 @@ from disttrain.sandblaster.operations import (
     Operation,
 )
 from disttrain.sandblaster.products import of_gram
+from disttrain.sandblaster.scheme import State, Step, Verdict, Waiting
 
 _PATIENCE_AFTER_CUTS = 5
 """Steps in a row that change nothing, but were cut: see `State.cut_from`."""
@@ -44,7 +44,7 @@ class DescentRules:
 
 
 class Descent:
-    """The transitions for batches that are all of the data; see `Frame`."""
+    """The transitions for batches that are all of the data; see `IterationScheme`."""
 
     def __init__(self, rules: DescentRules, directions: Directions) -> None:
         self._rules = replace(rules, search=directions.suited(rules.search))
@@ -58,7 +58,7 @@ class Descent:
             case Waiting.FIRST:
                 return self._first(state, answer)
             case Waiting.TRIAL:
-                return self._tried(state, answer, frame.search_of(state))
+                return self._tried(state, answer, scheme.search_of(state))
             case Waiting.PRODUCTS:
                 exact = of_gram(state.products.names, answer.scalars)
                 return self._go_on(replace(state, products=exact, since_exact=0), ())
@@ -76,11 +76,11 @@ class Descent:
             absolute_sum=absolute_sum,
         )
         start = Point(step=0.0, loss=answer.loss, slope=-square)
-        begun = frame.decided(begun, start, Verdict.BEGUN)
+        begun = scheme.decided(begun, start, Verdict.BEGUN)
         if not start.is_finite:
-            return frame.ended(begun, End.NOT_FINITE)
+            return scheme.ended(begun, End.NOT_FINITE)
         if largest <= self._rules.gradient_tolerance:
-            return frame.ended(begun, End.GRADIENT)
+            return scheme.ended(begun, End.GRADIENT)
         return self._go_on(begun, (ops.Swap(first=GRADIENT, second=ARRIVED),))
 
     def _tried(self, state: State, answer: Answer, search: Search) -> Step:
@@ -89,10 +89,10 @@ class Descent:
         products = state.products.extended(ARRIVED, dict(zip(names, dots, strict=True)))
         slope = products.of({ARRIVED: 1.0}, state.along)
         point = Point(step=search.trial, loss=answer.loss, slope=slope)
-        known = frame.searched(state, search, point)
-        found, seen = frame.search_of(known), known.progress
+        known = scheme.searched(state, search, point)
+        found, seen = scheme.search_of(known), known.progress
         if found.stage is Stage.TRYING:
-            return Step(known, _evaluation((frame.trial(found.trial),), state.products.names))
+            return Step(known, _evaluation((scheme.trial(found.trial),), state.products.names))
         if found.stage is Stage.FAILED:
             return self._start_again(known)
         iteration = seen.iteration + 1
@@ -118,7 +118,7 @@ class Descent:
         reason, restful = self._end(found, former.loss)
         found = replace(found, restful=restful)
         if reason is not None:
-            return replace(frame.ended(found, reason), request=Request(prepare=moved))
+            return replace(scheme.ended(found, reason), request=Request(prepare=moved))
         if kept.is_doubtful or found.since_exact >= self._rules.exact_every:
             gram = ops.Gram(vectors=found.products.names)
             exact = replace(found, waiting=Waiting.PRODUCTS)
@@ -136,17 +136,17 @@ class Descent:
         return (End.CHANGE if restful >= PATIENCE else None), restful
 
     def _go_on(self, state: State, operations: tuple[Operation, ...]) -> Step:
-        aimed = frame.aimed(state, self._directions, self._rules.search)
+        aimed = scheme.aimed(state, self._directions, self._rules.search)
         if aimed is None:
-            return replace(frame.ended(state, End.GRADIENT), request=Request(prepare=operations))
+            return replace(scheme.ended(state, End.GRADIENT), request=Request(prepare=operations))
         forming = ops.Combine(target=DIRECTION, terms=aimed.formed)
-        first = frame.trial(frame.search_of(aimed).trial)
+        first = scheme.trial(scheme.search_of(aimed).trial)
         wanted = _evaluation((*operations, forming, first), aimed.products.names)
         return Step(aimed, replace(wanted, settles=len(operations)))
 
     def _start_again(self, state: State) -> Step:
         if tuple(state.formed) == (GRADIENT,):
-            return frame.ended(frame.given_up(state), frame.no_descent(state))
+            return scheme.ended(scheme.given_up(state), scheme.no_descent(state))
         return self._go_on(replace(state, products=state.products.keeping([GRADIENT])), ())
 
 

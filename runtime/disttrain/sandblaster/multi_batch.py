@@ -10,10 +10,9 @@ pair are computed from its vectors.
 import math
 from dataclasses import replace
 
-from disttrain.sandblaster import descent, frame
+from disttrain.sandblaster import descent, scheme
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.descent import DescentRules
-from disttrain.sandblaster.frame import State, Step, Verdict, Waiting
 from disttrain.sandblaster.lbfgs import Lbfgs, mixed, next_slot, slots
 from disttrain.sandblaster.line_search import Point, Search, Stage
 from disttrain.sandblaster.method import Answer, End, Part, Request
@@ -30,10 +29,11 @@ from disttrain.sandblaster.operations import (
     Operation,
     pair,
 )
+from disttrain.sandblaster.scheme import State, Step, Verdict, Waiting
 
 
 class MultiBatch:
-    """The transitions; see `frame.Frame`."""
+    """The transitions; see `IterationScheme`."""
 
     def __init__(self, rules: DescentRules, directions: Lbfgs, patience: int = 5) -> None:
         """`patience`: batches in a row that must give a reason to end, which one may by chance."""
@@ -50,7 +50,7 @@ class MultiBatch:
             case Waiting.BATCH:
                 return self._met(_with_products(state, answer), answer.loss)
             case Waiting.TRIAL:
-                return self._tried(state, answer, frame.search_of(state))
+                return self._tried(state, answer, scheme.search_of(state))
             case _:
                 return Step(state)
 
@@ -59,11 +59,11 @@ class MultiBatch:
         seen = replace(state.progress, loss=loss, evaluations=state.progress.evaluations + 1)
         square = state.products.of({GRADIENT: 1.0}, {GRADIENT: 1.0})
         start = Point(step=0.0, loss=loss, slope=-square)
-        met = frame.decided(replace(state, progress=seen), start, Verdict.BEGUN)
+        met = scheme.decided(replace(state, progress=seen), start, Verdict.BEGUN)
         if not start.is_finite:
-            return frame.ended(met, End.NOT_FINITE)
+            return scheme.ended(met, End.NOT_FINITE)
         small = seen.largest <= self._rules.gradient_tolerance
-        aimed = None if small else frame.aimed(met, self._directions, self._rules.search)
+        aimed = None if small else scheme.aimed(met, self._directions, self._rules.search)
         if aimed is None:
             # The next batch is met where this one was: what they share has been evaluated there.
             shared = (ops.Swap(first=BEFORE, second=AFTER),)
@@ -74,8 +74,8 @@ class MultiBatch:
     def _tried(self, state: State, answer: Answer, search: Search) -> Step:
         slope, *overlap = answer.scalars
         point = Point(step=search.trial, loss=answer.loss, slope=slope)
-        known = frame.searched(state, search, point)
-        found = frame.search_of(known)
+        known = scheme.searched(state, search, point)
+        found = scheme.search_of(known)
         if found.stage is Stage.TRYING:
             return _searched_by(known, ())
         if found.stage is Stage.FAILED:
@@ -88,7 +88,7 @@ class MultiBatch:
         moved: tuple[Operation, ...] = (ops.Copy(source=TRIAL, target=PARAMETERS),)
         if there.restful >= self._patience:
             reason = End.NO_MINIMUM if state.cuts else End.CHANGE
-            return replace(frame.ended(there, reason), request=Request(prepare=moved))
+            return replace(scheme.ended(there, reason), request=Request(prepare=moved))
         slot, gone = next_slot(slots(state.products), self._directions.history)
         making = self._pair(state, point.step, overlap, slot)
         others = [one for one in state.products.names if one != GRADIENT and one not in gone]
@@ -104,7 +104,7 @@ class MultiBatch:
         progress = replace(state.progress, iteration=iteration, loss=point.loss)
         # The gradient's tolerance is for a batch that is met.
         changed = replace(progress, largest=math.inf)
-        former_loss = frame.search_of(state).start.loss
+        former_loss = scheme.search_of(state).start.loss
         rests = descent.end(self._rules, changed, former_loss) is not None
         restful = state.restful + 1 if rests else 0
         return replace(state, progress=progress, restful=restful, cuts=0)
@@ -113,7 +113,7 @@ class MultiBatch:
         self, state: State, step: float, overlap: tuple[float, float], slot: int
     ) -> tuple[Operation, ...]:
         there, here = overlap
-        expected = -step * step * frame.search_of(state).start.slope
+        expected = -step * step * scheme.search_of(state).start.slope
         share = self._directions.share_of_change(state.products, step * (there - here), expected)
         change: Combination = {AFTER: 1.0, KEPT: -1.0}
         step_name, change_name = pair(slot)
@@ -127,11 +127,11 @@ class MultiBatch:
         """Against the gradient on the same batch, or else where it is on the next one."""
         if tuple(state.formed) == (GRADIENT,):
             back = (ops.Copy(source=PARAMETERS, target=TRIAL),)
-            return self._rested(frame.given_up(state), back, frame.no_descent(state), Part.WHOLE)
+            return self._rested(scheme.given_up(state), back, scheme.no_descent(state), Part.WHOLE)
         alone = replace(state, products=state.products.keeping([GRADIENT]))
-        aimed = frame.aimed(alone, self._directions, self._rules.search)
+        aimed = scheme.aimed(alone, self._directions, self._rules.search)
         if aimed is None:
-            return frame.ended(alone, End.NO_DESCENT)
+            return scheme.ended(alone, End.NO_DESCENT)
         return _searched_by(aimed, (_formed(aimed),))
 
     def _rested(
@@ -139,7 +139,7 @@ class MultiBatch:
     ) -> Step:
         restful = state.restful + 1
         if restful >= self._patience:
-            return frame.ended(state, reason)
+            return scheme.ended(state, reason)
         pairs = [name for name in state.products.names if name != GRADIENT]
         left = replace(state, restful=restful, products=state.products.keeping(pairs), newest=None)
         return _met_by(_on_next(left), operations, part)
@@ -179,7 +179,7 @@ def _with_products(state: State, answer: Answer) -> State:
 
 def _searched_by(state: State, operations: tuple[Operation, ...]) -> Step:
     """The evaluation of a trial point, with the slopes over the batch and what the next shares."""
-    trial = frame.trial(frame.search_of(state).trial)
+    trial = scheme.trial(scheme.search_of(state).trial)
     slopes = ops.Dots(vector=DIRECTION, others=(ARRIVED, AFTER, KEPT))
     request = Request(
         prepare=(*operations, trial), evaluates=True, measure=(slopes,), batch=state.batch

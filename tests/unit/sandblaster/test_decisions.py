@@ -18,10 +18,10 @@ from builders.batch_problems import (
 from builders.sampled_jobs import BatchJob, regression
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, DriverRules
-from disttrain.sandblaster.frame import MOST_DECISIONS, Decision, Verdict
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search import ArmijoRules, WolfeRules
 from disttrain.sandblaster.multi_batch import MultiBatch
+from disttrain.sandblaster.scheme import MOST_DECISIONS, Decision, Verdict
 from oracles import batch_method
 from oracles.batch_method import BatchMethod
 
@@ -102,8 +102,8 @@ def test_a_restart_and_the_end_are_told() -> None:
 def test_each_batch_begins_with_its_own_evaluation() -> None:
     problem = regression()
     batches = Batches(seed=3, groups=problem.groups, size=7, overlap=2)
-    frame = MultiBatch(replace(RULES, search=ArmijoRules()), Lbfgs())
-    job = BatchJob(problem, Driver(frame, DriverRules(groups=problem.groups, batches=batches)))
+    scheme = MultiBatch(replace(RULES, search=ArmijoRules()), Lbfgs())
+    job = BatchJob(problem, Driver(scheme, DriverRules(groups=problem.groups, batches=batches)))
 
     run_state = job.run(lambda _: len(job.points) > 5)
 

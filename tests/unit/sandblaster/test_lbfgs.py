@@ -21,11 +21,11 @@ from builders.batch_problems import (
 )
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.directions import ConjugateGradient, Directions, SteepestDescent
-from disttrain.sandblaster.frame import Verdict
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search import WolfeRules
 from disttrain.sandblaster.method import End
 from disttrain.sandblaster.operations import PARAMETERS, Dots
+from disttrain.sandblaster.scheme import Verdict
 from oracles import batch_method
 from oracles.batch_method import BatchMethod, Method
 from oracles.plain_lbfgs import PlainLbfgs

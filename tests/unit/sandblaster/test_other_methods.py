@@ -1,4 +1,4 @@
-"""The frame is not built for one method."""
+"""The scheme is not built for one method."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -10,10 +10,10 @@ from disttrain.sandblaster.batch.driver import Driver, DriverRules
 from disttrain.sandblaster.batch.groups import BackupRules
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.directions import ConjugateGradient, SteepestDescent
-from disttrain.sandblaster.frame import Frame
 from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs
 from disttrain.sandblaster.line_search import ArmijoRules, SearchRules, WolfeRules
 from disttrain.sandblaster.multi_batch import MultiBatch
+from disttrain.sandblaster.scheme import IterationScheme
 
 _ROUNDING_FLOAT32, _TOLERANCE_FLOAT32 = 2.0**-22, 1e-3
 """Of inner products of vectors in single precision: with less care nothing is exact enough, with
@@ -39,10 +39,10 @@ def driver(rules: Sandblaster, groups: int, seed: int) -> Driver:
     if size is not None:
         overlap = max(1, round(_SHARED * size))
         batches = Batches(seed=seed, groups=groups, size=size, overlap=overlap)
-    return Driver(_frame(rules), DriverRules(groups=groups, backup=backup, batches=batches))
+    return Driver(_scheme(rules), DriverRules(groups=groups, backup=backup, batches=batches))
 
 
-def _frame(rules: Sandblaster) -> Frame:
+def _scheme(rules: Sandblaster) -> IterationScheme:
     method = rules.optimizer.rule
     descent = DescentRules(
         search=search(rules),

@@ -25,8 +25,8 @@ from disttrain.sandblaster.batch.groups import (
 )
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.batch.runs import Run
-from disttrain.sandblaster.frame import Frame, State
 from disttrain.sandblaster.method import Answer, Request
+from disttrain.sandblaster.scheme import IterationScheme, State
 
 ATTEMPTS_OF_A_LIFE = 2**32
 """A life of the coordinator numbers its attempts from this times its incarnation."""
@@ -116,8 +116,8 @@ class DriverRules:
 class Driver:
     """The transitions. Holds no state."""
 
-    def __init__(self, frame: Frame, rules: DriverRules) -> None:
-        self._frame = frame
+    def __init__(self, scheme: IterationScheme, rules: DriverRules) -> None:
+        self._scheme = scheme
         self._rules = rules
 
     def begin(self, coordinator: int, shards: tuple[int, ...]) -> RunState:
@@ -286,7 +286,7 @@ class Driver:
         self._order(state, committed, (*found.adding, *state.request.measure))
 
     def _go_on(self, state: RunState, answer: Answer) -> None:
-        step = self._frame.advance(state.method, answer)
+        step = self._scheme.advance(state.method, answer)
         state.method = step.state
         if step.request is None:
             state.stage = Stage.DONE
@@ -305,7 +305,7 @@ class Driver:
         self._order(state, order, request.prepare)
 
     def _begun(self) -> tuple[State, Request]:
-        step = self._frame.begin()
+        step = self._scheme.begin()
         if step.request is None:
             message = "a method begins with a request"
             raise AssertionError(message)

@@ -1,6 +1,6 @@
-"""What all frames of methods have in common: the state, its transitions' form, and line searches.
+"""What all iteration schemes have in common: state, the form of transitions, line searches.
 
-A frame is pure: answers in, requests out. Which evaluations and orders there are is the frame's.
+A scheme is pure: answers in, requests out. It says which evaluations and orders there are.
 """
 
 from dataclasses import dataclass, field, replace
@@ -144,7 +144,7 @@ class Step:
     """None: done."""
 
 
-class Frame(Protocol):
+class IterationScheme(Protocol):
     """The transitions of a method. Holds no state."""
 
     def begin(self) -> Step:
