@@ -173,7 +173,7 @@ def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
         own_folders(job, *ALL)
         job.start(*ALL)
         job.complete()
-        # Replicas left while there was no coordinator; their farewells are in the store.
+        # Replicas left while there was no coordinator; their leave notices are in the store.
         summary = job.summary()
         assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
         assert model_of(uri)["counts"].eq(EPOCHS).all()

@@ -534,11 +534,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/checkpoint/test_vector_file.py",),
     ),
     Mutant(
-        name="one farewell that hides the others",
-        file=f"{_R}/coordinator/protocol/farewells.py",
+        name="one leave notice that hides the others",
+        file=f"{_R}/coordinator/protocol/leave_notices.py",
         old="        with suppress(Corrupt, StoreDenied):\n",
         new="        if True:\n",
-        tests=(f"{_UNIT}/coordinator/protocol/test_farewells.py",),
+        tests=(f"{_UNIT}/coordinator/protocol/test_leave_notices.py",),
     ),
     Mutant(
         name="an object longer than its manifest says",

@@ -69,7 +69,7 @@ class SimCoordinator:
         parts, origin = server.open_parts(
             self.world.config(Role.COORDINATOR, 0, self.place),
             reporting=lambda _: silent(),
-            watch=as_any(_NoFarewells()),
+            watch=as_any(_NoNotices()),
             clock=lambda before: steady_clock(before, wall, life.transport.now),
         )
         self._disturb(parts, life)
@@ -141,7 +141,7 @@ class _Wrapped:
         return getattr(self._wrapped, name)
 
 
-class _NoFarewells:
+class _NoNotices:
     """Nobody leaves a word in the store."""
 
     def found(self, now: float) -> dict[str, object]:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from disttrain.coordinator.errors import NotJoined
-from disttrain.coordinator.protocol import farewells
+from disttrain.coordinator.protocol import leave_notices
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -38,7 +38,7 @@ class Membership:
         self.config = config
         self.halt = Halt()
         self._spec = spec = config.job.spec
-        self.farewells = farewells.open_farewells(config)
+        self.leave_notices = leave_notices.open_notices(config)
         """Where to write down what a coordinator that is away cannot be told."""
         self._transport = open_transport(config.transport_config)
         self._memory: Memory | None = None

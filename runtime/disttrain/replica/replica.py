@@ -29,7 +29,7 @@ LOG = logs.get(__name__)
 _ORDER_SECONDS = 0.01
 _WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
 _HEARD_SECONDS = 5.0
-"""How long the coordinator has to answer a farewell before it is written down for its next life."""
+"""The coordinator has so long to answer a leave notice, then its next life reads it as a file."""
 
 
 class Replica:
@@ -76,7 +76,7 @@ class Replica:
                 return self._exit_code
             LOG.warning("left without an answer to its last pushes")
             # How far it came, the shards will tell.
-            self._say_farewell(None)
+            self._leave_notice(None)
             return ExitCode.INTERRUPTED
 
     def _train(self) -> None:
@@ -132,15 +132,15 @@ class Replica:
         progress = self._training.progress()
         if self._membership.connection is not None:
             self._membership.connection.ledger.left()
-        self._say_farewell(progress)
+        self._leave_notice(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
 
-    def _say_farewell(self, progress: Progress | None) -> None:
+    def _leave_notice(self, progress: Progress | None) -> None:
         leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
         answer = self._coordinator.request(leave)
         if wait([answer], _HEARD_SECONDS).not_done:
-            self._membership.farewells.write(leave)
+            self._membership.leave_notices.write(leave)
 
 
 class _Ended(Exception):

@@ -100,7 +100,7 @@ def test_the_end_of_the_job_is_heard_in_the_midst_of_a_step(number: int, code: E
     assert coordinator.told == [end], "what came before it waits for shards, too"
 
 
-def test_who_is_halted_otherwise_says_farewell() -> None:
+def test_who_is_halted_otherwise_says_so() -> None:
     coordinator = Coordinator()
     assert ended_with(coordinator) is ExitCode.INTERRUPTED
     assert [type(word) for word in coordinator.told] == [Leave]

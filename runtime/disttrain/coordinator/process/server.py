@@ -27,8 +27,8 @@ from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatu
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
-from disttrain.coordinator.protocol import farewells
-from disttrain.coordinator.protocol.farewells import FarewellWatch
+from disttrain.coordinator.protocol import leave_notices
+from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
@@ -123,14 +123,14 @@ def _was_let_in(config: LaunchConfig) -> bool:
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
-    watch = FarewellWatch(farewells.open_farewells(config))
+    watch = LeaveNoticeWatch(leave_notices.open_notices(config))
     return open_parts(config, partial(_reporting, config), watch, steady_clock)
 
 
 def open_parts(
     config: LaunchConfig,
     reporting: Callable[[Coordinator], Reporting],
-    watch: FarewellWatch,
+    watch: LeaveNoticeWatch,
     clock: Callable[[float], Callable[[], float]],
 ) -> tuple[Parts, Origin]:
     """What the loop joins, from what the job has on disk. Claims its journal.
@@ -155,7 +155,7 @@ def open_parts(
         journal=kept,
         checkpoints=Checkpoints(store, identity, config.job.spec),
         reporting=reporting(machine),
-        farewells=watch,
+        leave_notices=watch,
         supervisor=config.supervisor,
         clock=clock(found.latest_time),
     )

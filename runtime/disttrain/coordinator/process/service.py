@@ -16,8 +16,8 @@ from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.protocol import messages, payloads
-from disttrain.coordinator.protocol.farewells import FarewellWatch
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -60,7 +60,7 @@ class Parts:
     journal: DecisionJournal
     checkpoints: Checkpoints
     reporting: Reporting
-    farewells: FarewellWatch
+    leave_notices: LeaveNoticeWatch
     """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
@@ -136,7 +136,7 @@ class Service:
                 self._answer()
             self._parts.reporting.is_halted = self._parts.journal.is_behind
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
-        self._parts.farewells.finish()
+        self._parts.leave_notices.finish()
 
     def _serve(self) -> None:
         self._catch_up()
@@ -259,20 +259,20 @@ class Service:
         if now >= self._next_owner_check:
             self._next_owner_check = now + _OWNER_SECONDS
             self._parts.journal.require_owner()
-        self._hear_farewells(now)
+        self._hear_leave_notices(now)
         self.settle(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard
         self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
         self._pushed.intersection_update(self._parts.machine.state.orders)
 
-    def _hear_farewells(self, now: float) -> None:
+    def _hear_leave_notices(self, now: float) -> None:
         parts = self._parts
-        for name, leave in parts.farewells.found(now).items():
+        for name, leave in parts.leave_notices.found(now).items():
             self.settle(parts.machine.request(leave, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return
-            parts.farewells.forget(name)
+            parts.leave_notices.forget(name)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""

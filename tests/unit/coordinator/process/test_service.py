@@ -26,9 +26,9 @@ from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import farewells, messages, orders, payloads
-from disttrain.coordinator.protocol.farewells import FarewellWatch
+from disttrain.coordinator.protocol import leave_notices, messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
+from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.protocol.messages import HeartbeatReply
 from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
@@ -109,7 +109,7 @@ class Served:
     ) -> None:
         self.now = 100.0
         self.folder = folder
-        self.farewells = farewells.in_folder(folder)
+        self.leave_notices = leave_notices.in_folder(folder)
         self.members = members or Machine()
         self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
@@ -125,7 +125,7 @@ class Served:
             journal=self.journal,
             checkpoints=Checkpoints(stores.in_folder(folder), JobIdentity(uid="u", name="n"), spec),
             reporting=self.reporting,
-            farewells=FarewellWatch(self.farewells),
+            leave_notices=LeaveNoticeWatch(self.leave_notices),
             supervisor=supervisor,
             clock=self._clock,
         )
@@ -318,7 +318,7 @@ def _end_when_told(served: Served, replicas: dict[int, int]) -> None:
         served.listener.say(Role.LAUNCHER, STOP)
 
 
-def test_a_place_of_farewells_that_does_not_answer_holds_up_nothing(
+def test_a_place_of_leave_notices_that_does_not_answer_holds_up_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, asked, is_held = threading.Event(), threading.Event(), []
@@ -334,7 +334,7 @@ def test_a_place_of_farewells_that_does_not_answer_holds_up_nothing(
             assert asked.wait(60)
             served.listener.say(Role.LAUNCHER, STOP)
 
-    monkeypatch.setattr(served.farewells, "read", read)
+    monkeypatch.setattr(served.leave_notices, "read", read)
     served.listener.when_idle = stop_when_asked
 
     served.service.run()
@@ -343,15 +343,15 @@ def test_a_place_of_farewells_that_does_not_answer_holds_up_nothing(
     answers.set()
 
 
-def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(
+def test_a_leave_notice_that_nobody_heard_is_taken_as_if_it_had_been_said(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, replica, _ = served.members.running()
     lease, *_ = served.members.work(replica).leases
     progress = Progress(position=Position(lease=lease.id, offset=4), samples=4)
     leave = messages.Leave(member=replica, reason="SIGTERM", progress=progress)
-    served.farewells.write(leave)
-    looked, read = threading.Event(), served.farewells.read
+    served.leave_notices.write(leave)
+    looked, read = threading.Event(), served.leave_notices.read
 
     def read_and_tell() -> dict[str, messages.Leave]:
         try:
@@ -364,12 +364,12 @@ def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(
         if not served.machine.state.replicas[replica.index].live:
             served.listener.say(Role.LAUNCHER, STOP)
 
-    monkeypatch.setattr(served.farewells, "read", read_and_tell)
+    monkeypatch.setattr(served.leave_notices, "read", read_and_tell)
     served.listener.when_idle = stop_when_heard
 
     served.service.run()
 
-    assert not served.farewells.read()
+    assert not served.leave_notices.read()
     assert not served.machine.state.replicas[replica.index].live
     assert served.machine.state.samples == 4
 

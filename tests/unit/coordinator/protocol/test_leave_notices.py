@@ -8,9 +8,9 @@ from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import FolderBlobs
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreAway, StoreDenied
-from disttrain.coordinator.protocol import farewells, payloads
-from disttrain.coordinator.protocol.farewells import Farewells
+from disttrain.coordinator.protocol import leave_notices, payloads
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
+from disttrain.coordinator.protocol.leave_notices import LeaveNotices
 from disttrain.coordinator.protocol.messages import Heartbeat, Leave
 from disttrain.transport.header import Role
 
@@ -33,14 +33,14 @@ def a_leave(incarnation: int = 1) -> Leave:
 
 
 @pytest.fixture(name="place", params=["folder", "objects"])
-def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Farewells:
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> LeaveNotices:
     if request.param == "folder":
-        return farewells.in_folder(tmp_path)
+        return leave_notices.in_folder(tmp_path)
     objects = FlakyObjects()
-    return Farewells(lambda: objects, 0.0)
+    return LeaveNotices(lambda: objects, 0.0)
 
 
-def test_what_is_written_is_there_until_it_is_forgotten(place: Farewells) -> None:
+def test_what_is_written_is_there_until_it_is_forgotten(place: LeaveNotices) -> None:
     assert place.read() == {}
     for incarnation in (1, 2):
         place.write(a_leave(incarnation))
@@ -51,7 +51,7 @@ def test_what_is_written_is_there_until_it_is_forgotten(place: Farewells) -> Non
     assert list(place.read()) == [second]
 
 
-def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
+def test_who_leaves_twice_is_heard_once(place: LeaveNotices) -> None:
     place.write(a_leave())
     place.write(a_leave())
     assert list(place.read().values()) == [a_leave()]
@@ -60,18 +60,18 @@ def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"no farewell",
+        b"no leave notice",
         payloads.encode_request(Heartbeat(member=a_member())),
         b" " * (payloads.LIMIT_BYTES + 1),
     ],
 )
-def test_what_is_no_farewell_is_left_out_and_forgotten(
+def test_what_is_no_leave_notice_is_left_out_and_forgotten(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{names.FAREWELLS}/replica-9.i1.json"
     FolderBlobs(tmp_path).write(name, content)
     objects = FlakyObjects(there={name: content})
-    for place in (farewells.in_folder(tmp_path), Farewells(lambda: objects, 0.0)):
+    for place in (leave_notices.in_folder(tmp_path), LeaveNotices(lambda: objects, 0.0)):
         place.write(a_leave())
         assert list(place.read().values()) == [a_leave()]
         assert len(caplog.records) == 1
@@ -87,7 +87,7 @@ def test_one_that_cannot_be_read_hides_no_other(
     error: CheckpointError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = FlakyObjects()
-    place = Farewells(lambda: objects, 0.0)
+    place = LeaveNotices(lambda: objects, 0.0)
     for incarnation in (1, 2):
         place.write(a_leave(incarnation))
     unreadable = min(objects.there)
@@ -105,10 +105,10 @@ def test_one_that_cannot_be_read_hides_no_other(
 
 def test_a_store_that_takes_nothing_makes_it_a_death_without_a_word() -> None:
     objects = FlakyObjects(faults=[Fault.REFUSED])
-    place = Farewells(lambda: objects, 0.0)
+    place = LeaveNotices(lambda: objects, 0.0)
     place.write(a_leave())
     assert place.read() == {}
 
 
 def test_in_a_store_that_is_away_there_is_none_for_now() -> None:
-    assert Farewells(Away, 0.0).read() == {}
+    assert LeaveNotices(Away, 0.0).read() == {}

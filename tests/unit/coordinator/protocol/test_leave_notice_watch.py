@@ -1,10 +1,10 @@
-"""Looks for farewells beside the coordinator's loop."""
+"""Looks for leave notices beside the coordinator's loop."""
 
 import threading
 from typing import NoReturn
 
 from disttrain.checkpoint.errors import StoreAway
-from disttrain.coordinator.protocol.farewells import Farewells, FarewellWatch
+from disttrain.coordinator.protocol.leave_notices import LeaveNotices, LeaveNoticeWatch
 
 
 def test_a_store_that_cannot_be_opened_is_tried_again_in_the_other_thread_alone() -> None:
@@ -17,7 +17,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again_in_the_other_thread_alone(
         message = "no answer within 20 s"
         raise StoreAway(message)
 
-    watch = FarewellWatch(Farewells(away, 10.0))
+    watch = LeaveNoticeWatch(LeaveNotices(away, 10.0))
     now, looks = 0.0, 0
     while looks < 2:
         assert watch.found(now) == {}

@@ -26,8 +26,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 
-class Farewells:
-    """The farewells of one job. No method raises; each may take as long as the blobs do."""
+class LeaveNotices:
+    """The leave notices of one job. No method raises; each may take as long as the blobs do."""
 
     def __init__(self, open_blobs: Callable[[], Blobs], pause_seconds: float) -> None:
         self._open_blobs = open_blobs
@@ -47,7 +47,7 @@ class Farewells:
             LOG.warning("left without a word", reason=error)
 
     def read(self) -> dict[str, Leave]:
-        """Those that are there, by name. A blob that is no farewell is logged and deleted.
+        """The notices by name. A blob that is none is logged and deleted.
 
         `forget` each once it is journaled.
         """
@@ -56,17 +56,17 @@ class Farewells:
             sizes = {name: size for name, size in there.items() if size <= payloads.LIMIT_BYTES}
             contents = self._contents(sizes)
         except CheckpointError as error:
-            LOG.warning("farewells cannot be read", reason=error)
+            LOG.warning("leave notices cannot be read", reason=error)
             return {}
         for name in there.keys() - sizes.keys():
-            LOG.warning("a farewell is too long", name=name, bytes=there[name])
+            LOG.warning("a leave notice is too long", name=name, bytes=there[name])
             self.forget(name)
         found: dict[str, Leave] = {}
         for name in sorted(contents):
             try:
                 found[name] = _leave(contents[name])
             except MessageRefused as error:
-                LOG.warning("a farewell cannot be read", name=name, reason=error)
+                LOG.warning("a leave notice cannot be read", name=name, reason=error)
                 self.forget(name)
         return found
 
@@ -79,7 +79,7 @@ class Farewells:
             try:
                 found[name] = self._blobs.read(name, size)
             except (Corrupt, StoreDenied) as error:
-                LOG.warning("a farewell cannot be read", name=name, reason=error)
+                LOG.warning("a leave notice cannot be read", name=name, reason=error)
         return found
 
     def forget(self, name: str) -> None:
@@ -87,15 +87,15 @@ class Farewells:
         self._blobs.delete([name])
 
 
-def open_farewells(config: LaunchConfig) -> Farewells:
+def open_notices(config: LaunchConfig) -> LeaveNotices:
     """Where all processes of this job look for them; nothing is asked of an object store yet."""
     if uri := config.checkpoints.uri:
-        return Farewells(partial(open_objects, uri), Objects.poll_seconds)
+        return LeaveNotices(partial(open_objects, uri), Objects.poll_seconds)
     return in_folder(config.run_folder)
 
 
-def in_folder(run: Path) -> Farewells:
-    return Farewells(partial(FolderBlobs, run), FolderBlobs.poll_seconds)
+def in_folder(run: Path) -> LeaveNotices:
+    return LeaveNotices(partial(FolderBlobs, run), FolderBlobs.poll_seconds)
 
 
 def _name(member: MemberId) -> str:
@@ -106,7 +106,7 @@ def _leave(content: bytes) -> Leave:
     parsed = payloads.parse_request(content)
     if isinstance(parsed, Leave):
         return parsed
-    message = f"it is no farewell, but {type(parsed).__name__}"
+    message = f"it is no leave notice, but {type(parsed).__name__}"
     raise MessageRefused(message)
 
 
@@ -114,15 +114,15 @@ _LAST_SECONDS = 1.0
 """For what is to be forgotten at the end; one that stays is heard again, which changes nothing."""
 
 
-class FarewellWatch:
+class LeaveNoticeWatch:
     """Belongs to the coordinator's thread; the store is asked in another one.
 
     A store that is away takes tens of seconds to say so, and heartbeats must be heard meanwhile.
     """
 
-    def __init__(self, farewells: Farewells) -> None:
-        self._farewells = farewells
-        self._background = Background("farewells")
+    def __init__(self, notices: LeaveNotices) -> None:
+        self._notices = notices
+        self._background = Background("leave-notices")
         self._look: Future[dict[str, Leave]] | None = None
         self._forgetting: set[Future[None]] = set()
         self._next_look = 0.0
@@ -131,15 +131,15 @@ class FarewellWatch:
         """Those of the last look, by name, once; `forget` each when it is journaled."""
         if self._look is not None and self._look.done():
             found, self._look = self._look.result(), None
-            self._next_look = now + self._farewells.pause_seconds
+            self._next_look = now + self._notices.pause_seconds
             return found
         if self._look is None and now >= self._next_look:
-            self._look = self._background.submit(self._farewells.read)
+            self._look = self._background.submit(self._notices.read)
         return {}
 
     def forget(self, name: str) -> None:
         """Have it deleted before the next look."""
-        future = self._background.submit(partial(self._farewells.forget, name))
+        future = self._background.submit(partial(self._notices.forget, name))
         self._forgetting.add(future)
         future.add_done_callback(self._forgetting.discard)
 
