@@ -65,7 +65,7 @@ def test_admitting_the_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Deliveries, "admit", _admit)
     monkeypatch.setattr(Deliveries, "standing", _may_push)
     # What the coordinator says to the fenced ends them, too, mostly before they push again.
-    monkeypatch.setattr(ControlConnection, "_check_standing", lambda *_: None)
+    monkeypatch.setattr(ControlConnection, "_check_admission", lambda *_: None)
     monkeypatch.setattr(chaos, "LONGEST", 100.0)
     # A replica must sleep for longer than any that is waited for.
     assert _found(word="after the fence", faults=16, seconds=30.0)

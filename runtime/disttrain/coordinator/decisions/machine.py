@@ -80,7 +80,7 @@ class Coordinator:
     def request_again(self, request: messages.RequestWork, now: float) -> Turn:
         """A request whose reply was kept back. What it says of its sender is known, and old."""
         turn = self._turn(now)
-        refusal = membership.standing(turn, request.member)
+        refusal = membership.admission(turn, request.member)
         turn.reply = refusal or steering.of_member(turn, request.member).give(turn, request)
         if turn.decided:
             steering.advance(turn)

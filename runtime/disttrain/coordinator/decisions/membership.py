@@ -23,13 +23,13 @@ _MEMBERS = frozenset({Role.REPLICA, Role.SHARD})
 
 def heard(turn: Turn, member: MemberId) -> messages.Refused | None:
     """Why a member's request is refused; None for a living one, whose sign of life this is."""
-    refusal = standing(turn, member)
+    refusal = admission(turn, member)
     if refusal is None:
         turn.watch.hear(member, turn.now)
     return refusal
 
 
-def standing(turn: Turn, member: MemberId) -> messages.Refused | None:
+def admission(turn: Turn, member: MemberId) -> messages.Refused | None:
     """Why a member is refused; None for a living one."""
     found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:

@@ -203,7 +203,7 @@ class ControlConnection:
         reply = payloads.parse_reply(payload)
         self._outstanding.answered(header.sequence)
         self._heartbeats.discard(header.sequence)
-        self._check_standing(reply)
+        self._check_admission(reply)
         if isinstance(reply, messages.Joined):
             self._member = reply.member
         if isinstance(reply, messages.Work):
@@ -243,7 +243,7 @@ class ControlConnection:
             self._heartbeat_seconds = self.latest.intervals.heartbeat_seconds
             self._outstanding.longest_seconds = self.latest.intervals.repeat_seconds
 
-    def _check_standing(self, reply: messages.Reply) -> None:
+    def _check_admission(self, reply: messages.Reply) -> None:
         if not isinstance(reply, messages.Refused):
             return
         if reply.reason is messages.RefusalReason.OLD_INCARNATION:
