@@ -119,7 +119,7 @@ class Descent:
         found = replace(found, restful=restful)
         if reason is not None:
             return replace(scheme.ended(found, reason), request=Request(prepare=moved))
-        if kept.is_doubtful or found.since_exact >= self._rules.exact_every:
+        if kept.is_inexact or found.since_exact >= self._rules.exact_every:
             gram = ops.Gram(vectors=found.products.names)
             exact = replace(found, waiting=Waiting.PRODUCTS)
             return Step(exact, Request(prepare=(*moved, gram), settles=len(moved)))

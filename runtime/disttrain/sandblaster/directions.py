@@ -51,7 +51,7 @@ class Remembered:
     products: Products
     """Of what there is once `operations` are done, with the gradient that arrived."""
     operations: tuple[Operation, ...] = ()
-    is_doubtful: bool = False
+    is_inexact: bool = False
     """So much cancelled that the products are to be computed from the vectors."""
 
 

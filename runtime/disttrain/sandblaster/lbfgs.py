@@ -77,7 +77,7 @@ class Lbfgs(Directions):
         """See `Directions.remember`: the newest pair takes the place of the oldest."""
         move = {name: step * factor for name, factor in along.items()}
         change = self._change(products, move, step)
-        is_doubtful = any(
+        is_inexact = any(
             self._cancels(products, left, right)
             for left, right in ((move, move), (move, change), (change, change))
         )
@@ -93,7 +93,7 @@ class Lbfgs(Directions):
                 Combine(target=step_name, terms={DIRECTION: step}),
                 Combine(target=change_name, terms=change),
             ),
-            is_doubtful=is_doubtful,
+            is_inexact=is_inexact,
         )
 
     def pruned(self, products: Products) -> Products:

@@ -93,7 +93,7 @@ class Journal:
         self._unsynced = False
         self._number = 0
         """Of the newest file that every replay will find."""
-        self._doubtful = False
+        self._tainted = False
         """A sync has failed: only a new file can be trusted."""
         self._decisions = 0
         """That this file was given."""
@@ -108,7 +108,7 @@ class Journal:
     @property
     def is_behind(self) -> bool:
         """Some entries may not be on disk, or whose the journal is now is not known."""
-        return bool(self._backlog) or self._doubtful or self._unowned
+        return bool(self._backlog) or self._tainted or self._unowned
 
     @property
     def is_long(self) -> bool:
@@ -150,13 +150,13 @@ class Journal:
         self._take(_write_durably(unfinished, snapshot), len(snapshot))
         # From here on a replay may read the new file, but after a crash of the machine also the
         # old one: nothing that is written to either is sure to be found.
-        self._doubtful = True
+        self._tainted = True
         if number != self._taken:
             _take_name(file)
             self._taken = number
         unfinished.rename(file)
         durable.sync_folder(self._folder)
-        self._doubtful = False
+        self._tainted = False
         self._number = number
         _delete([old for old in older if old != file])
         _delete(list(self._folder.glob(f"*{_UNFINISHED}")))
@@ -168,7 +168,7 @@ class Journal:
         It survives this process from then on. What a full disk refuses is kept for later: decide
         little while `is_behind`.
         """
-        if self._doubtful:
+        if self._tainted:
             # The new file will begin with what this leads to.
             return
         if decided:
@@ -183,7 +183,7 @@ class Journal:
     def catch_up(self, found: State) -> None:
         """Writes what is missing, if the disk takes it now; `found`: what was decided until now."""
         with contextlib.suppress(OSError, NotWritten):
-            if self._doubtful:
+            if self._tainted:
                 self.begin(found)
             else:
                 self._write()
@@ -193,12 +193,12 @@ class Journal:
 
         Raises Superseded, JournalDamaged.
         """
-        if not self._unsynced or self._doubtful:
+        if not self._unsynced or self._tainted:
             return
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            self._doubtful = True
+            self._tainted = True
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
             return
         # Else the next turn syncs and looks again.

@@ -77,7 +77,7 @@ class ObjectJournal:
         self._backlog: list[bytes] = []
         self._failed = False
         """The last sync."""
-        self._doubtful = False
+        self._tainted = False
         """Only a new generation can be trusted."""
         self._claims = Claims(objects)
         self._is_conditional = False
@@ -85,7 +85,7 @@ class ObjectJournal:
 
     @property
     def is_behind(self) -> bool:
-        return self._failed or self._doubtful
+        return self._failed or self._tainted
 
     @property
     def is_long(self) -> bool:
@@ -118,10 +118,10 @@ class ObjectJournal:
         if not self._is_conditional:
             # Never a number that an attempt of an earlier life had that may still arrive.
             self._generation = max(self._generation, int(self._clock()))
-        self._doubtful = True
+        self._tainted = True
         self._create(_name(self._generation, 0), lines.line(state.to_json(found)))
         self.require_owner()
-        self._doubtful = self._failed = False
+        self._tainted = self._failed = False
         self._segment, self._decisions, self._backlog = 1, 0, []
         self._objects.delete(
             _name(older, segment)
@@ -133,13 +133,13 @@ class ObjectJournal:
         )
 
     def append(self, decided: entries.Decided) -> None:
-        if decided and not self._doubtful:
+        if decided and not self._tainted:
             self._decisions += 1
             content = b"%d %s" % (self._decisions, entries.to_json(decided))
             self._backlog.append(lines.line(content))
 
     def catch_up(self, found: State) -> None:
-        if not self._doubtful:
+        if not self._tainted:
             self._send()
             return
         with suppress(CheckpointError):
@@ -155,7 +155,7 @@ class ObjectJournal:
             self._send()
 
     def _send(self) -> None:
-        if self._doubtful or not self._backlog:
+        if self._tainted or not self._backlog:
             return
         name = _name(self._generation, self._segment)
         self._segment += 1
