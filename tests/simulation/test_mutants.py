@@ -123,12 +123,12 @@ def _count_no_repeats(ledger: DataLedger, lease: Lease, first: int, end: int) ->
         account.touched = intervals.union(account.touched, first, end)
 
 
-def _settle_at_the_highest(ledger: DataLedger, *arguments: object) -> None:
+def _reconcile_at_the_highest(ledger: DataLedger, *arguments: object) -> None:
     member, _, highest = arguments
-    _SETTLE(ledger, member, highest, highest)  # type: ignore[arg-type]
+    _RECONCILE(ledger, member, highest, highest)  # type: ignore[arg-type]
 
 
-_SETTLE = DataLedger.settle
+_RECONCILE = DataLedger.reconcile
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ _SETTLE = DataLedger.settle
         ("_requeue_rest", _forget_the_rest, "did not complete", SEEDS),
         ("_touch", _count_no_repeats, "samples repeated", SEEDS),
         # A replica must die between two shards' answers to its push, and leave nothing to do again.
-        ("settle", _settle_at_the_highest, "processed", (69,)),
+        ("reconcile", _reconcile_at_the_highest, "processed", (69,)),
     ],
 )
 def test_wrong_accounts_are_found(

@@ -94,9 +94,9 @@ class MultiBatch:
         others = [one for one in state.products.names if one != GRADIENT and one not in gone]
         found = replace(there, products=state.products.keeping(others), newest=slot)
         # What the batches share comes along: it is known where the next batch begins.
-        settling = (*making, ops.Swap(first=BEFORE, second=AFTER), *moved)
-        prepare = (*settling, *_rows(slot, others))
-        return _met_by(_on_next(found), prepare, Part.NEW, len(settling))
+        accepting = (*making, ops.Swap(first=BEFORE, second=AFTER), *moved)
+        prepare = (*accepting, *_rows(slot, others))
+        return _met_by(_on_next(found), prepare, Part.NEW, len(accepting))
 
     def _moved(self, state: State, point: Point) -> State:
         """One iteration further. A change that counts as none is a reason to end."""

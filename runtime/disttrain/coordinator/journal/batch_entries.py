@@ -111,12 +111,12 @@ class ShardPerformed(Tagged, kind="shard_performed"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunSettled(Tagged, kind="course_settled"):
+class PointAccepted(Tagged, kind="course_settled"):
     """The point accepted last becomes the parameters first: something wants to read them."""
 
     def apply(self, state: State) -> None:
         with state.changing_batch() as batch:
-            batch.driver.settle_first(batch.course)
+            batch.driver.accept_first(batch.course)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,7 +45,7 @@ Entry: TypeAlias = Annotated[
     | batch_entries.RunBegun
     | batch_entries.RulesChanged
     | batch_entries.ShardPerformed
-    | batch_entries.RunSettled
+    | batch_entries.PointAccepted
     | batch_entries.RunInterrupted
     | batch_entries.GroupGranted
     | batch_entries.GroupStaged

@@ -132,7 +132,7 @@ class MemberLost(Tagged, kind="member_lost"):
             state.fencings.append(fencing)
         elif self.state is LifeState.DEAD:
             # No shard can have applied anything beyond what it has reported.
-            state.data.settle(self.member, Position(), Position())
+            state.data.reconcile(self.member, Position(), Position())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +156,7 @@ class FenceAnswered(Tagged, kind="fence_answered"):
             fencing.lowest = min(fencing.lowest or sender.position, sender.position)
             fencing.highest = max(fencing.highest or sender.position, sender.position)
             if not fencing.waiting:
-                state.data.settle(dead, fencing.lowest, fencing.highest)
+                state.data.reconcile(dead, fencing.lowest, fencing.highest)
         state.fencings = [fencing for fencing in state.fencings if fencing.waiting]
 
 

@@ -41,7 +41,7 @@ class PortionAccount(Strict):
 
 @dataclass(kw_only=True, slots=True)
 class Epoch(Strict):
-    """One pass over the data that is not settled."""
+    """One pass over the data that is not complete, or whose leases are not closed."""
 
     queues: dict[int, list[Piece]]
     """What waits, by the replica that had it last; the next one at the end of each list."""
@@ -153,7 +153,7 @@ class DataLedger(Strict):
             self._put_back(held)
         self._close_all(member)
 
-    def settle(self, member: MemberId, lowest: Position, highest: Position) -> None:
+    def reconcile(self, member: MemberId, lowest: Position, highest: Position) -> None:
         """A replica is dead and fenced; the shards say how far it got at least and at most."""
         self.advance(member, Progress(position=lowest))
         for held in self.held(member):

@@ -98,7 +98,7 @@ def begin(parts: Parts, origin: Origin, listener: Listener) -> Service:
     LOG.info("coordinator serves", state=str(origin))
     if origin is Origin.JOURNAL:
         committed = parts.checkpoints.committed()
-        service.settle(parts.machine.restarted(parts.clock(), committed))
+        service.commit(parts.machine.restarted(parts.clock(), committed))
     return service
 
 

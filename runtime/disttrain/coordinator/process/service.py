@@ -114,7 +114,7 @@ class Service:
         self._ended: float | None = None
         self._rotate = False
 
-    def settle(self, turn: Turn) -> None:
+    def commit(self, turn: Turn) -> None:
         """Journals what was decided, then carries out its effects, which lead to more turns."""
         self._parts.journal.append(tuple(turn.decided))
         self._has_changed = self._has_changed or bool(turn.decided)
@@ -198,7 +198,7 @@ class Service:
         if isinstance(turn.reply, messages.StatusReply):
             self._reply(request, turn.reply)
             return None
-        self.settle(turn)
+        self.commit(turn)
         if turn.patience_seconds and isinstance(parsed, messages.RequestWork):
             self._keep(request, parsed, self._parts.clock() + turn.patience_seconds)
             return None
@@ -225,7 +225,7 @@ class Service:
             if not news and now < kept.until:
                 continue
             turn = self._parts.machine.request_again(kept.parsed, now)
-            self.settle(turn)
+            self.commit(turn)
             is_due = now >= kept.until or not turn.patience_seconds
             if turn.reply is not None and is_due:
                 del self._kept[member]
@@ -260,7 +260,7 @@ class Service:
             self._next_owner_check = now + _OWNER_SECONDS
             self._parts.journal.require_owner()
         self._hear_leave_notices(now)
-        self.settle(self._parts.machine.tick(now))
+        self.commit(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard
         self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
         self._pushed.intersection_update(self._parts.machine.state.orders)
@@ -268,7 +268,7 @@ class Service:
     def _hear_leave_notices(self, now: float) -> None:
         parts = self._parts
         for name, leave in parts.leave_notices.found(now).items():
-            self.settle(parts.machine.request(leave, now))
+            self.commit(parts.machine.request(leave, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return
@@ -282,7 +282,7 @@ class Service:
         self._stopping_since = self._stopping_since or now
         if now - self._stopping_since >= machine.settings.end_grace_seconds:
             words = "stopped without a last checkpoint: the disk is full or fails"
-            self.settle(machine.request(messages.Stop(reason=words, at_once=True), now))
+            self.commit(machine.request(messages.Stop(reason=words, at_once=True), now))
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, CheckpointEnded):
@@ -297,7 +297,7 @@ class Service:
         if isinstance(effect, CommitCheckpoint) or (
             isinstance(effect, BeginCheckpoint) and failure
         ):
-            self.settle(machine.checkpoint_ended(effect.number, clock(), failure))
+            self.commit(machine.checkpoint_ended(effect.number, clock(), failure))
         if self._rotate:
             self._rotate = False
             self._begin_journal()
@@ -368,7 +368,7 @@ class Service:
             LOG.info("leaves after a checkpoint", reason="SIGTERM")
             self._leaving_since = now
             if not journal.is_behind:
-                self.settle(machine.save_now(now))
+                self.commit(machine.save_now(now))
         is_busy = machine.state.checkpoint is not None or journal.is_behind
         return not is_busy or now - self._leaving_since > _LEAVE_SECONDS
 

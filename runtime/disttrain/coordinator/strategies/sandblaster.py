@@ -218,7 +218,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
         # Whatever is due reads the parameters: they have to be the point accepted last.
-        turn.record(batch_entries.RunSettled())
+        turn.record(batch_entries.PointAccepted())
         return False
     if stop is not None:
         turn.go_to(Phase.DRAINING, stop)

@@ -143,15 +143,15 @@ class Driver:
         if len(state.answers) == len(state.evaluation.shards):
             self._all_answered(state)
 
-    def settle_first(self, state: RunState) -> None:
+    def accept_first(self, state: RunState) -> None:
         """The latest order, which nobody has heard of, becomes two: see `Request.settles`.
 
         So whoever reads the parameters between them sees the point accepted last.
         """
         settles = state.request.settles
-        settling, rest = state.request.prepare[:settles], state.request.prepare[settles:]
+        accepting, rest = state.request.prepare[:settles], state.request.prepare[settles:]
         state.request = replace(state.request, prepare=rest, settles=0)
-        state.order = replace(state.order, operations=settling, evaluation=0, groups=0, runs=())
+        state.order = replace(state.order, operations=accepting, evaluation=0, groups=0, runs=())
         state.stage = Stage.SETTLING
 
     def interrupted(self, state: RunState) -> None:
@@ -252,7 +252,7 @@ class Driver:
         answers = [state.answers[shard] for shard in sorted(state.answers)]
         scalars = operations.merged(state.order.operations, answers)
         if state.stage is Stage.SETTLING:
-            self._settled(state)
+            self._accepted(state)
         elif state.stage is Stage.PREPARING and state.request.evaluates:
             state.stage, state.prepared = Stage.COMPUTING, scalars
         elif state.stage is Stage.PREPARING:
@@ -262,7 +262,7 @@ class Driver:
             answer = Answer(scalars=state.prepared + scalars, loss=loss)
             self._go_on(state, answer)
 
-    def _settled(self, state: RunState) -> None:
+    def _accepted(self, state: RunState) -> None:
         state.stage = Stage.PREPARING
         opened = state.order
         if state.request.evaluates:
