@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 LIVES_PER_RUN = 1000
-"""More lives than any process can have had between the ledger's cut and the end of that run."""
+"""More lives than any process can have had between the ledger's snapshot and that run's end."""
 
 
 class Phase(StrEnum):

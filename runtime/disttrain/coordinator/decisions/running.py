@@ -52,8 +52,8 @@ def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
 
 def begin_checkpoint(turn: Turn) -> None:
     number = turn.state.next_checkpoint
-    # The ledger is cut before the holders', so that a resume repeats samples rather than losing
-    # them.
+    # The ledger's snapshot comes before those of the holders: a resume repeats samples rather than
+    # losing them.
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
     turn.record(job_entries.CheckpointBegun(number=number, now=turn.now))

@@ -106,14 +106,14 @@ def _end(turn: Turn, following: CoordinatorSide) -> None:
     found = turn.state
     if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():
         return
-    cut = found.warm_start.cut
-    if cut is None:
-        cut = found.next_checkpoint
-        turn.record(batch_entries.WarmStartDrained(checkpoint=cut))
-    if (found.last_checkpoint or 0) >= cut:
+    number = found.warm_start.cut
+    if number is None:
+        number = found.next_checkpoint
+        turn.record(batch_entries.WarmStartDrained(checkpoint=number))
+    if (found.last_checkpoint or 0) >= number:
         turn.stage += 1
         following.begin(turn, found.last_checkpoint)
-    elif found.next_checkpoint == cut or running.may_try_checkpoint_again(turn):
+    elif found.next_checkpoint == number or running.may_try_checkpoint_again(turn):
         running.begin_checkpoint(turn)
 
 

@@ -166,7 +166,7 @@ class ReturnBegun(Tagged, kind="return_begun"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CutDamaged(Tagged, kind="cut_damaged"):
+class SnapshotDamaged(Tagged, kind="cut_damaged"):
     """The newest checkpoint is not whole: all shards go back to the one before it."""
 
     reason: str
@@ -202,8 +202,8 @@ class RunReturned(Tagged, kind="course_returned"):
         with state.changing_batch() as batch:
             batch.samples_of_others += batch.samples_dropped
             before = batch.course.samples
-            cut = batch.course if batch.cut is None else batch.cut
-            batch.driver.returned(batch.course, copied(cut), self.shards)
+            snapshot = batch.course if batch.cut is None else batch.cut
+            batch.driver.returned(batch.course, copied(snapshot), self.shards)
             state.data.samples_repeated += before - batch.course.samples
             batch.returns += batch.returning and not batch.entering
             batch.returning = batch.entering = batch.sent = False

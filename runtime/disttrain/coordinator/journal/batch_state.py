@@ -15,7 +15,7 @@ from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, RunState, Stage
 from disttrain.sandblaster.batch.groups import Worker
 
-_MOST_EARLIER_CUTS = 4
+_MOST_EARLIER_SNAPSHOTS = 4
 """Each is kept in every ledger. Of older checkpoints few jobs keep any."""
 
 
@@ -52,7 +52,7 @@ class Before(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cut(Strict):
+class Snapshot(Strict):
     """The run state at a checkpoint."""
 
     number: int
@@ -79,18 +79,18 @@ class Batch(Strict):
     """As it was at the newest checkpoint of this run; None before the first."""
     cut_number: int | None = None
     """Of that checkpoint."""
-    earlier: tuple[Cut, ...] = ()
+    earlier: tuple[Snapshot, ...] = ()
     """Those before it, the newest last: for the case that it turns out to be damaged."""
     opened: KeptRunState | None = None
     """As it was at the checkpoint in progress."""
     returning: bool = False
-    """All shards are going back to the cut."""
+    """All shards are going back to the snapshot."""
     entering: bool = False
     """And this for the first time, to where the warm start has ended."""
     returned: dict[int, int] = field(default_factory=dict)
     """Incarnations of the shards that are there, by index."""
     returns: int = 0
-    """How often all went back to a cut."""
+    """How often all went back to a snapshot."""
     changes: list[str] = field(default_factory=list)
     """Of the manifest, at resumes, and what came of each."""
     evaluated_iteration: int = 0
@@ -178,13 +178,13 @@ class Batch(Strict):
     def end_checkpoint(self, number: int, *, is_committed: bool) -> None:
         if is_committed and self.opened is not None:
             if self.cut is not None and self.cut_number is not None:
-                latest = Cut(number=self.cut_number, course=self.cut)
-                self.earlier = (*self.earlier, latest)[-_MOST_EARLIER_CUTS:]
+                latest = Snapshot(number=self.cut_number, course=self.cut)
+                self.earlier = (*self.earlier, latest)[-_MOST_EARLIER_SNAPSHOTS:]
             self.cut, self.cut_number = self.opened, number
         self.opened = None
 
     def resume(self, coordinator: int) -> None:
-        """From the ledger of a checkpoint: the shards restore the same cut, in new lives."""
+        """From the ledger of a checkpoint: the shards restore the same snapshot, in new lives."""
         for one in {attempt.worker for attempt in self.course.evaluation.attempts.values()}:
             self.driver.lost(self.course, one)
         self.cut = self.cut_number = self.opened = None

@@ -50,7 +50,7 @@ Entry: TypeAlias = Annotated[
     | batch_entries.GroupGranted
     | batch_entries.GroupStaged
     | batch_entries.ReturnBegun
-    | batch_entries.CutDamaged
+    | batch_entries.SnapshotDamaged
     | batch_entries.ShardReturned
     | batch_entries.RunReturned,
     Field(discriminator="kind"),

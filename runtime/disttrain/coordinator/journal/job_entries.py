@@ -115,7 +115,7 @@ class Placed(Tagged, kind="placed"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointBegun(Tagged, kind="checkpoint_begun"):
-    """The ledger was cut."""
+    """The snapshot of the ledger was taken."""
 
     number: int
     now: float

@@ -22,10 +22,9 @@ _AGAIN = {"batchSize", "portionSize", "pushEveryPortions", "optimizer"}
 def from_ledger(state: State, source: str, shards: int) -> State:
     """The state to start with: everybody is gone, what they had not finished waits again.
 
-    `shards` is how many there will be.
-
-    The ledger was cut before the shards wrote their parts; what they hold beyond it is repeated,
-    and counted when they join (`State.resumed_samples`). `state` itself is changed.
+    `shards` is how many there will be. The snapshot of the ledger was taken before the shards wrote
+    their parts; what they hold beyond it is repeated, and counted when they join
+    (`State.resumed_samples`). `state` itself is changed.
     """
     for life in state.replicas.values():
         if life.live:

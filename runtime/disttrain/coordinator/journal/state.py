@@ -167,7 +167,7 @@ class State(Strict):
     """When training began; seconds of the coordinator's clock."""
     ended: float | None = None
     ledger_time: float | None = None
-    """When this ledger was cut; in a checkpoint's ledger."""
+    """When this snapshot was taken; in a checkpoint's ledger."""
     test_samples: int = 0
     layout: ModelLayout | None = None
     placement: Placement | None = None

@@ -175,7 +175,7 @@ class Reporting:
             LOG.info("warm start is processed", samples=self._machine.state.samples)
         elif isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
-        elif isinstance(entry, batch_entries.CutDamaged):
+        elif isinstance(entry, batch_entries.SnapshotDamaged):
             LOG.error(
                 "all return to the checkpoint before one that is damaged", reason=entry.reason
             )

@@ -27,7 +27,7 @@ class ServedMetrics(Served):
         """Serve on `address`. Raises MetricsAddressError."""
         super().__init__(address)
         self.checkpoint_seconds = Histogram()
-        """Of whole checkpoints, from the ledger's cut to the manifest."""
+        """Of whole checkpoints, from the ledger's snapshot to the manifest."""
 
     def update(self, machine: Coordinator, now: float, dropped: Mapping[str, int]) -> None:
         """Sets everything; at most a few times a second.

@@ -2,7 +2,7 @@
 
 Decides; no I/O. The method itself is decided by the `Driver`, which journal entries call: here is
 what it is told, and when. Nothing is under way before an order that prepares an evaluation is
-given; so that is where checkpoints are cut, where the model is measured, and where the job ends.
+given; so that is where checkpoints are taken, where the model is measured, and where the job ends.
 """
 
 from dataclasses import dataclass, replace
@@ -226,7 +226,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
         running.begin_checkpoint(turn)
     elif is_due:
         running.evaluate(turn, turn.live.workers())
-    return is_due or _needs_a_cut(turn, batch)
+    return is_due or _needs_a_snapshot(turn, batch)
 
 
 def _has_gone_on(batch: Batch) -> bool:
@@ -242,7 +242,7 @@ def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
     return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
 
 
-def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
+def _needs_a_snapshot(turn: Turn, batch: Batch) -> bool:
     """Before the first order there is a checkpoint: whatever is lost later, all return to it."""
     return batch.cut_number is None and turn.settings.durability is not Durability.NONE
 

@@ -207,8 +207,8 @@ class Driver:
     def begun_again(self, state: RunState) -> None:
         """The method begins at the point accepted last, by these rules, and remembers nothing.
 
-        Only at a cut, where no order is under way and the point is the parameters. What was done
-        still counts, and no number is used again.
+        Only where no order is under way and the point is the parameters, as at a snapshot. What
+        was done still counts, and no number is used again.
         """
         (method, request), before = self._begun(), state.method
         is_over = state.stage is Stage.DONE
@@ -234,18 +234,22 @@ class Driver:
             state.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
         )
 
-    def returned(self, state: RunState, cut: RunState, shards: tuple[int, ...]) -> None:
-        """All shards have gone back to where the order of `cut` was the next one, in new lives.
+    def returned(self, state: RunState, snapshot: RunState, shards: tuple[int, ...]) -> None:
+        """All shards are back where the order of `snapshot` was the next one, in new lives.
 
         Numbers of evaluations and attempts are never used again.
         """
-        state.method, state.request, state.prepared = cut.method, cut.request, cut.prepared
-        state.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
-        state.overlap, state.samples = cut.overlap, cut.samples
+        state.method, state.request, state.prepared = (
+            snapshot.method,
+            snapshot.request,
+            snapshot.prepared,
+        )
+        state.stage = Stage.DONE if snapshot.stage is Stage.DONE else Stage.PREPARING
+        state.overlap, state.samples = snapshot.overlap, snapshot.samples
         self._begin_evaluation(state, shards)
         coordinator = state.order.coordinator
-        opened = state.evaluation.number if cut.request.evaluates else 0
-        state.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
+        opened = state.evaluation.number if snapshot.request.evaluates else 0
+        state.order = replace(snapshot.order, coordinator=coordinator, evaluation=opened)
         state.answers = {}
 
     def _all_answered(self, state: RunState) -> None:

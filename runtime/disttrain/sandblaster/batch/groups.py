@@ -134,13 +134,13 @@ def begun(
 
     `groups`: as many from 0 on, or those of some runs.
     """
-    cut = () if isinstance(groups, int) else groups
-    places = range(groups) if isinstance(groups, int) else runs.places(cut, 0)
+    apart = () if isinstance(groups, int) else groups
+    places = range(groups) if isinstance(groups, int) else runs.places(apart, 0)
     return Evaluation(
         number=number,
         shards=shards,
         groups=len(places),
-        runs=cut,
+        runs=apart,
         waiting=list(places),
         homes={} if before is None else dict(before.homes),
         next_attempt=1 if before is None else before.next_attempt,

@@ -1,4 +1,4 @@
-"""Shards and the run of a batch method back at the same cut, after one of them was lost.
+"""Shards and the run of a batch method back at the same snapshot, after one of them was lost.
 
 Decides; no I/O.
 """
@@ -79,7 +79,7 @@ def _not_returned(turn: Turn, batch: Batch, message: str, why: orders.WhyFailed)
     elif not batch.earlier:
         turn.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
     else:
-        turn.record(batch_entries.CutDamaged(reason=message))
+        turn.record(batch_entries.SnapshotDamaged(reason=message))
         _withdraw(turn, orders.ReturnTo)
 
 
@@ -90,7 +90,7 @@ def _withdraw(turn: Turn, *kinds: type[orders.Perform | orders.Decide | orders.R
 
 
 def watch_the_end(turn: Turn) -> None:
-    """A job that closes and has lost a shard goes on from the cut; see `are_together`."""
+    """A job that closes and has lost a shard goes on from the snapshot; see `are_together`."""
     batch = turn.state.batch
     closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
     if batch is None or not closing or not turn.holders_ready():
