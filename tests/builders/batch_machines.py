@@ -96,10 +96,10 @@ class BatchMachine(Machine):
                 failed, self.failing = self.failing, None
                 return failed
             return orders.Performed(performed=self.shard.carry_out(order.order))
-        if isinstance(order, orders.ReturnTo) and order.checkpoint in self.damaged:
+        if isinstance(order, orders.RollBack) and order.checkpoint in self.damaged:
             message = f"checkpoint {order.checkpoint}: its hash is another one"
             return orders.OrderFailed(message=message, why=orders.WhyFailed.DAMAGED)
-        if isinstance(order, orders.ReturnTo):
+        if isinstance(order, orders.RollBack):
             self.returned.append(order.checkpoint)
             self.shard = BatchShard(LAYOUT, 1 << 20)
             self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)

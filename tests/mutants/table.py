@@ -710,7 +710,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a damaged checkpoint of a batch method with none tried before it",
-        file=f"{_R}/coordinator/strategies/batch/returning.py",
+        file=f"{_R}/coordinator/strategies/batch/rollback.py",
         old="    elif not batch.earlier:",
         new="    elif True:",
         tests=(f"{_UNIT}/coordinator/strategies/test_batch.py",),

@@ -59,7 +59,7 @@ class OrderBook:
         self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
         """Waits until an earlier checkpoint, which was given up, has stopped writing."""
         self._reader = Background("checkpoint-reader")
-        self._returns: deque[tuple[NumberedOrder, orders.ReturnTo, Future[RestoredShard]]] = deque()
+        self._returns: deque[tuple[NumberedOrder, orders.RollBack, Future[RestoredShard]]] = deque()
         """In the order in which they came. Reading takes long, and heartbeats must go on."""
 
     @property
@@ -76,7 +76,7 @@ class OrderBook:
                 return self._fence(order)
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
-            case orders.ReturnTo() as order:
+            case orders.RollBack() as order:
                 share = self._shard.stage.values.share
                 read = self._reader.submit(partial(self._reload, order.checkpoint, share))
                 self._returns.append((numbered, order, read))

@@ -104,7 +104,7 @@ def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
     book = book_of(shard, checkpoint, checkpoint, checkpoint)
 
-    asked = NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3))
+    asked = NumberedOrder(id=1, order=orders.RollBack(checkpoint=3))
 
     assert book.carry_out(asked) is None
     assert next_finished(book) == (asked, orders.Done())
@@ -155,7 +155,7 @@ def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path)
     }
     book = book_with(shard, reload)
     asked = [
-        NumberedOrder(id=number, order=orders.ReturnTo(checkpoint=number)) for number in (1, 2)
+        NumberedOrder(id=number, order=orders.RollBack(checkpoint=number)) for number in (1, 2)
     ]
 
     assert [book.carry_out(order) for order in asked] == [None, None]

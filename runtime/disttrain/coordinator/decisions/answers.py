@@ -23,7 +23,7 @@ def order_done(turn: Turn, request: messages.OrderDone) -> None:
     if issued is None or issued.member != request.member:
         return
     turn.record(member_entries.OrderClosed(id=issued.id))
-    if isinstance(issued.order, orders.Perform | orders.Decide | orders.ReturnTo):
+    if isinstance(issued.order, orders.Perform | orders.Decide | orders.RollBack):
         turn.strategy.answered(turn, issued, request.result)
     elif isinstance(request.result, orders.OrderFailed):
         _failed(turn, issued, request.result)

@@ -155,7 +155,7 @@ class GroupStaged(Tagged, kind="group_staged"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReturnBegun(Tagged, kind="return_begun"):
+class RollbackBegun(Tagged, kind="return_begun"):
     """All shards go back to the newest checkpoint."""
 
     reason: str
@@ -181,7 +181,7 @@ class SnapshotDamaged(Tagged, kind="cut_damaged"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardReturned(Tagged, kind="shard_returned"):
+class ShardRolledBack(Tagged, kind="shard_returned"):
     """A shard is there."""
 
     member: MemberId
@@ -192,7 +192,7 @@ class ShardReturned(Tagged, kind="shard_returned"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunReturned(Tagged, kind="course_returned"):
+class RunRolledBack(Tagged, kind="course_returned"):
     """All shards are there, or were never anywhere else."""
 
     shards: tuple[int, ...]
@@ -203,7 +203,7 @@ class RunReturned(Tagged, kind="course_returned"):
             batch.samples_of_others += batch.samples_dropped
             before = batch.course.samples
             snapshot = batch.course if batch.cut is None else batch.cut
-            batch.driver.returned(batch.course, copied(snapshot), self.shards)
+            batch.driver.rolled_back(batch.course, copied(snapshot), self.shards)
             state.data.samples_repeated += before - batch.course.samples
             batch.returns += batch.returning and not batch.entering
             batch.returning = batch.entering = batch.sent = False

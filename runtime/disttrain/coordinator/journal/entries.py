@@ -49,10 +49,10 @@ Entry: TypeAlias = Annotated[
     | batch_entries.RunInterrupted
     | batch_entries.GroupGranted
     | batch_entries.GroupStaged
-    | batch_entries.ReturnBegun
+    | batch_entries.RollbackBegun
     | batch_entries.SnapshotDamaged
-    | batch_entries.ShardReturned
-    | batch_entries.RunReturned,
+    | batch_entries.ShardRolledBack
+    | batch_entries.RunRolledBack,
     Field(discriminator="kind"),
 ]
 

@@ -27,7 +27,7 @@ _STATUS_SECONDS = 0.5
 _STATUS_SECONDS_PER_MEMBER = 0.003
 """So that a status, which tells of each member, takes less than a percent of a core."""
 _METRICS_SECONDS = 2.0
-_MOVES = (batch_entries.RunReturned, batch_entries.ShardPerformed)
+_MOVES = (batch_entries.RunRolledBack, batch_entries.ShardPerformed)
 """After them a batch method may be at another point."""
 _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
@@ -173,7 +173,7 @@ class Reporting:
     def _note_method(self, entry: entries.Entry) -> None:
         if isinstance(entry, batch_entries.WarmStartEnded):
             LOG.info("warm start is processed", samples=self._machine.state.samples)
-        elif isinstance(entry, batch_entries.ReturnBegun):
+        elif isinstance(entry, batch_entries.RollbackBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
         elif isinstance(entry, batch_entries.SnapshotDamaged):
             LOG.error(
@@ -193,7 +193,7 @@ class Reporting:
         if batch is None or not isinstance(entry, _MOVES):
             return
         seen = batch.course.method.progress
-        if isinstance(entry, batch_entries.RunReturned):
+        if isinstance(entry, batch_entries.RunRolledBack):
             LOG.info("all are at the checkpoint", iteration=seen.iteration, lives=entry.shards)
         elif seen.iteration > self._iteration:
             LOG.info("point accepted", **batch_status.accepted(seen))

@@ -146,7 +146,7 @@ class Decide(Tagged, kind="decide"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReturnTo(Tagged, kind="return_to"):
+class RollBack(Tagged, kind="return_to"):
     """To a shard of a batch method: all is again as in this checkpoint.
 
     So are the orders that it has carried out, and nothing is staged. Answer `Done` or
@@ -169,7 +169,7 @@ Order: TypeAlias = Annotated[
     | End
     | Perform
     | Decide
-    | ReturnTo,
+    | RollBack,
     Field(discriminator="kind"),
 ]
 
@@ -196,7 +196,7 @@ class WhyFailed(StrEnum):
     """`Perform`: the shard lacks a vector or a gradient that the order counts on, or an order
     before it. All shards return to a checkpoint."""
     DAMAGED = "damaged"
-    """`ReturnTo`: the checkpoint is not whole, or not there. All shards return to the one before
+    """`RollBack`: the checkpoint is not whole, or not there. All shards return to the one before
     it."""
 
 

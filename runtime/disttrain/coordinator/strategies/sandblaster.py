@@ -19,7 +19,7 @@ from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
-from disttrain.coordinator.strategies.batch import returning, status, work
+from disttrain.coordinator.strategies.batch import rollback, status, work
 from disttrain.job.roles import Durability
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Stage
@@ -103,7 +103,7 @@ class BatchMethod(CoordinatorSide):
             rules=self.rules,
             groups=groups,
             seed=turn.settings.seed,
-            shards=returning.lives(turn),
+            shards=rollback.lives(turn),
             cut=checkpoint,
         )
         turn.record(begun)
@@ -112,7 +112,7 @@ class BatchMethod(CoordinatorSide):
         if not turn.holders_ready() or not turn.state.data.samples:
             return
         batch = self._by_the_manifest(turn)
-        if batch is None or not returning.are_together(turn, batch):
+        if batch is None or not rollback.are_together(turn, batch):
             return
         if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
             turn.record(batch_entries.RunInterrupted())
@@ -124,7 +124,7 @@ class BatchMethod(CoordinatorSide):
             _give(turn, batch)
 
     def watch_the_end(self, turn: Turn) -> None:
-        returning.watch_the_end(turn)
+        rollback.watch_the_end(turn)
 
     def give(self, turn: Turn, request: messages.RequestWork) -> messages.Work:
         return work.give(turn, request)
@@ -134,14 +134,14 @@ class BatchMethod(CoordinatorSide):
 
     def answered(self, turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
         if isinstance(result, orders.OrderFailed):
-            returning.failed(turn, issued, result)
+            rollback.failed(turn, issued, result)
         elif isinstance(result, orders.Performed):
             work.performed(turn, issued, result)
         else:
-            returning.returned(turn, issued)
+            rollback.rolled_back(turn, issued)
 
     def shard_lost(self, turn: Turn) -> None:
-        returning.shard_lost(turn)
+        rollback.shard_lost(turn)
 
     def has_work(self, turn: Turn, member: MemberId) -> bool:
         """A group, or what is left of a stage before."""

@@ -234,7 +234,7 @@ class Driver:
             state.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
         )
 
-    def returned(self, state: RunState, snapshot: RunState, shards: tuple[int, ...]) -> None:
+    def rolled_back(self, state: RunState, snapshot: RunState, shards: tuple[int, ...]) -> None:
         """All shards are back where the order of `snapshot` was the next one, in new lives.
 
         Numbers of evaluations and attempts are never used again.

@@ -7,7 +7,7 @@ from disttrain.coordinator.journal.state import IssuedOrder
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages, orders
-from disttrain.coordinator.strategies.batch import returning
+from disttrain.coordinator.strategies.batch import rollback
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.batch.groups import Attempt
@@ -73,7 +73,7 @@ def _is_wanted(batch: Batch, request: messages.GroupDone) -> bool:
 def _may_work(turn: Turn, batch: Batch) -> bool:
     is_computing = batch.course.stage is Stage.COMPUTING and not batch.returning
     is_running = turn.state.phase is Phase.RUNNING and not turn.state.stopping
-    return is_computing and is_running and returning.lives(turn) == batch.lives
+    return is_computing and is_running and rollback.lives(turn) == batch.lives
 
 
 def _attempt(turn: Turn, batch: Batch, request: messages.RequestWork) -> Attempt | None:

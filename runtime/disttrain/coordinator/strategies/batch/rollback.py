@@ -1,4 +1,4 @@
-"""Shards and the run of a batch method back at the same snapshot, after one of them was lost.
+"""How shards and the run of a batch method go back to one snapshot after a shard was lost.
 
 Decides; no I/O.
 """
@@ -30,15 +30,15 @@ def are_together(turn: Turn, batch: Batch) -> bool:
         for shard in turn.live.shards()
         if batch.returned.get(shard.index) != shard.incarnation
     ]
-    turn.tell(away, orders.ReturnTo(checkpoint=batch.cut_number))
+    turn.tell(away, orders.RollBack(checkpoint=batch.cut_number))
     if away:
         return False
-    turn.record(batch_entries.RunReturned(shards=lives(turn)))
+    turn.record(batch_entries.RunRolledBack(shards=lives(turn)))
     return True
 
 
 def begin(turn: Turn, reason: str) -> None:
-    turn.record(batch_entries.ReturnBegun(reason=reason))
+    turn.record(batch_entries.RollbackBegun(reason=reason))
     _withdraw(turn, orders.Perform, orders.Decide)
     shard_lost(turn)
 
@@ -53,37 +53,37 @@ def shard_lost(turn: Turn) -> None:
             turn.record(member_entries.OrderClosed(id=issued.id))
 
 
-def returned(turn: Turn, issued: IssuedOrder) -> None:
+def rolled_back(turn: Turn, issued: IssuedOrder) -> None:
     batch = turn.state.batch
-    if batch is None or not isinstance(issued.order, orders.ReturnTo):
+    if batch is None or not isinstance(issued.order, orders.RollBack):
         return
     if batch.returning and issued.order.checkpoint == batch.cut_number:
-        turn.record(batch_entries.ShardReturned(member=issued.member))
+        turn.record(batch_entries.ShardRolledBack(member=issued.member))
 
 
 def failed(turn: Turn, issued: IssuedOrder, result: orders.OrderFailed) -> None:
     batch, name = turn.state.batch, issued.member.name
     if batch is None:
         turn.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
-    elif isinstance(issued.order, orders.ReturnTo):
-        _not_returned(turn, batch, f"{name}: {result.message}", result.why)
+    elif isinstance(issued.order, orders.RollBack):
+        _not_rolled_back(turn, batch, f"{name}: {result.message}", result.why)
     elif result.why is not orders.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
         turn.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
         begin(turn, f"{name}: {result.message}")
 
 
-def _not_returned(turn: Turn, batch: Batch, message: str, why: orders.WhyFailed) -> None:
+def _not_rolled_back(turn: Turn, batch: Batch, message: str, why: orders.WhyFailed) -> None:
     if why is not orders.WhyFailed.DAMAGED:
         turn.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
     elif not batch.earlier:
         turn.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
     else:
         turn.record(batch_entries.SnapshotDamaged(reason=message))
-        _withdraw(turn, orders.ReturnTo)
+        _withdraw(turn, orders.RollBack)
 
 
-def _withdraw(turn: Turn, *kinds: type[orders.Perform | orders.Decide | orders.ReturnTo]) -> None:
+def _withdraw(turn: Turn, *kinds: type[orders.Perform | orders.Decide | orders.RollBack]) -> None:
     for kind in kinds:
         for issued in turn.orders.of_kind(kind):
             turn.record(member_entries.OrderClosed(id=issued.id))
@@ -105,5 +105,5 @@ def _are_at_the_beginning(turn: Turn) -> bool:
         message = "a shard was lost and durability is none: nobody else has its vectors"
         turn.fail(messages.FailureReason.SHARD_LOST, message)
         return False
-    turn.record(batch_entries.RunReturned(shards=lives(turn)))
+    turn.record(batch_entries.RunRolledBack(shards=lives(turn)))
     return True
