@@ -31,7 +31,7 @@ from builders.report import Bar, print_report
 from disttrain.sandblaster import kernels, operations
 from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.groups import BackupRules, Result, Worker
-from disttrain.sandblaster.batch.orders import Performed
+from disttrain.sandblaster.batch.programs import Performed
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.method import Answer, Request

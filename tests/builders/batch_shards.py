@@ -23,7 +23,7 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.parameter_server.strategies.sandblaster import BatchVectors
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.programs import Program
 from disttrain.sandblaster.batch.staging import BatchShard
 from disttrain.sandblaster.operations import (
     ARRIVED,
@@ -92,7 +92,7 @@ def perform(
     commits: Sequence[int] = (),
 ) -> orders.Result:
     """Give an order; of one sample for each group that is committed."""
-    order = Order(
+    order = Program(
         coordinator=1,
         number=number,
         iteration=0,

@@ -18,7 +18,7 @@ from changed import ROOT, covering
             ["tests/simulation/operator", "tests/unit/operator/reconcile"],
         ),
         (
-            ["runtime/disttrain/sandblaster/batch/orders.py"],
+            ["runtime/disttrain/sandblaster/batch/programs.py"],
             ["tests/simulation/sandblaster", "tests/unit/sandblaster/batch"],
         ),
         (["development/disttrain_monitoring/query.py"], ["tests/unit/monitoring"]),

@@ -11,7 +11,7 @@ from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
-from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.programs import Program
 from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
 
@@ -72,7 +72,7 @@ class Records:
             record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
             self._append(record._replace(live_replicas=live_replicas))
 
-    def committed(self, evaluation: int, order: Order) -> None:
+    def committed(self, evaluation: int, order: Program) -> None:
         """One attempt for each group of an evaluation counts, if the order commits any."""
         groups = places(order.runs, len(order.commits))
         for group, attempt in zip(groups, order.commits, strict=True) if order.commits else ():

@@ -3,7 +3,7 @@
 DistTrainError
 └── FinalError
     ├── UnknownVector       an operation reads a vector that was never made
-    ├── OrderRefused        an order of an old coordinator, or one out of its turn
+    ├── ProgramRefused      a program of an old coordinator, or one out of its turn
     ├── WrongEvaluation     a gradient for an evaluation that is not under way
     ├── WrongChunk          a part of a gradient that fits nowhere
     ├── StagingFull         more gradients are staged than there is memory for
@@ -17,8 +17,8 @@ class UnknownVector(FinalError):
     """An operation reads a vector that is not there."""
 
 
-class OrderRefused(FinalError):
-    """An order that must not be carried out."""
+class ProgramRefused(FinalError):
+    """A program that must not be carried out."""
 
 
 class WrongEvaluation(FinalError):

@@ -1,6 +1,6 @@
 """What the vectors on the shards are called, and what a shard can be told to do with its part.
 
-Each operation is done by every shard on its own range; what it answers are scalars. An order is
+Each operation is done by every shard on its own range; what it answers are scalars. A program is
 several of them, carried out one after the other. A vector that does not exist yet is made where it
 is the target.
 """
@@ -150,7 +150,7 @@ def reductions(operation: Operation) -> tuple[Reduction, ...]:
 def merged(
     operations: Sequence[Operation], answers: Sequence[Sequence[float]]
 ) -> tuple[float, ...]:
-    """The scalars of an order, from the answers of all shards in the order of their indices."""
+    """The scalars of a program, from the answers of all shards in the order of their indices."""
     wanted = [how for operation in operations for how in reductions(operation)]
     columns = zip(*answers, strict=True)
     return tuple(_reduced(how, column) for how, column in zip(wanted, columns, strict=True))

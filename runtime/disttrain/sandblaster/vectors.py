@@ -1,6 +1,6 @@
-"""One shard's part of the named vectors, and the orders on it.
+"""One shard's part of the named vectors, and the programs on them.
 
-An order is carried out stretch by stretch: all its operations on the first one, then on the next.
+A program is carried out stretch by stretch: all its operations on the first one, then on the next.
 So what one operation wrote is still in the processor's cache when the next one reads it, and a
 direction of twenty vectors moves each of them through memory once.
 """
@@ -57,10 +57,10 @@ class Vectors:
         """
         return self._contents.get(_read(self._rows, name), 0)
 
-    def perform(self, order: Sequence[Operation]) -> tuple[float, ...]:
-        """Carry out an order; its scalars. Raises UnknownVector before any element has changed."""
+    def perform(self, program: Sequence[Operation]) -> tuple[float, ...]:
+        """Carry out a program; its scalars. Raises UnknownVector before any element has changed."""
         rows = dict(self._rows)
-        prepared = [kernel for one in order for kernel in self._prepared(one, rows)]
+        prepared = [kernel for one in program for kernel in self._prepared(one, rows)]
         for stretch in _stretches(self.elements):
             for kernel in prepared:
                 kernel.on(stretch)
@@ -68,22 +68,22 @@ class Vectors:
         return tuple(scalar for kernel in prepared for scalar in kernel.scalars)
 
     def changed_by(
-        self, order: Sequence[Operation], committed: Sequence[str] = ()
+        self, program: Sequence[Operation], committed: Sequence[str] = ()
     ) -> Sequence[Array]:
-        """Vectors that an order writes to, as far as they are there; nothing is carried out.
+        """Vectors that a program writes to, as far as they are there; nothing is carried out.
 
         `committed`: those that it makes of gradients before its operations.
         """
         rows = dict(self._rows)
         found = [rows[name] for name in committed if name in rows]
-        for one in order:
+        for one in program:
             if isinstance(one, ops.Swap):
                 self._exchange(one, rows)
             found.extend(rows[name] for name in ops.written_by(one) if name in rows)
         return [row.values for row in found]
 
     def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Iterator[Kernel]:
-        """Names mean what they mean at this place of the order: exchanges come before."""
+        """Names mean what they mean at this place of the program: exchanges come before."""
         if isinstance(operation, ops.Swap):
             self._exchange(operation, rows)
             return

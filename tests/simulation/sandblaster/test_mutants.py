@@ -17,7 +17,7 @@ from disttrain.parameter_server.holder_side import Answers
 from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Evaluation, Result, Winner, Worker
-from disttrain.sandblaster.batch.orders import OrderLog
+from disttrain.sandblaster.batch.programs import ProgramLog
 from disttrain.sandblaster.batch.staging import Chunk, Staging
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.operations import PARAMETERS
@@ -92,7 +92,7 @@ def test_accepting_an_old_coordinator_is_found(
 
     monkeypatch.setattr(SimShard, "_carry_out", twice)
     if trusts:
-        monkeypatch.setattr(OrderLog, "check", lambda *_: None)
+        monkeypatch.setattr(ProgramLog, "check", lambda *_: None)
     run = Chaos(Plan(seed=1, kind=Kind.BATCHES, is_quiet=True))
     run.at(_is_under_way, lambda coordinator: coordinator.die())
 

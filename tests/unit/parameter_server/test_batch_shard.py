@@ -34,7 +34,7 @@ from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.strategies import sandblaster
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.batch.orders import Decided, Order
+from disttrain.sandblaster.batch.programs import Decided, Program
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 from disttrain.state.vector import Vector
@@ -185,7 +185,7 @@ def test_the_point_of_another_evaluation_is_not_given_out() -> None:
 )
 def test_an_order_out_of_step_says_so(order: dict[str, object]) -> None:
     shard = a_shard()
-    made = Order(
+    made = Program(
         **({"coordinator": 1, "number": 1, "iteration": 0, "evaluation": 0} | order)  # type: ignore[arg-type]
     )
     failed = shard.stage.carry_out(orders.Perform(order=made))
@@ -323,7 +323,7 @@ def test_commits_are_written_down_with_the_groups_own_numbers(tmp_path: Path) ->
     performed(perform(shard, 2, *MEASURE, commits=(8, 9)))
     shard.records.committed(
         7,
-        Order(
+        Program(
             coordinator=2,
             number=3,
             iteration=0,

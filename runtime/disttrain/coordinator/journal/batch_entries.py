@@ -8,7 +8,7 @@ from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Tagged
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.groups import Result
-from disttrain.sandblaster.batch.orders import Performed
+from disttrain.sandblaster.batch.programs import Performed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

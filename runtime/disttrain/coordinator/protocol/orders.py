@@ -19,7 +19,7 @@ from disttrain.coordinator.protocol.fields import (
     Tagged,
     Text,
 )
-from disttrain.sandblaster.batch import orders as batch_orders
+from disttrain.sandblaster.batch import programs
 from disttrain.state.placement import Placement
 from disttrain.state.vector import VectorText
 
@@ -132,7 +132,7 @@ class Perform(Tagged, kind="perform"):
     Answer `Performed` or `OrderFailed`.
     """
 
-    order: batch_orders.Order
+    order: programs.Program
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +142,7 @@ class Decide(Tagged, kind="decide"):
     Answer `Done`.
     """
 
-    news: batch_orders.Decided
+    news: programs.Decided
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,7 +272,7 @@ class Drained(Tagged, kind="drained"):
 class Performed(Tagged, kind="performed"):
     """A shard has carried out an order of a batch method, now or before."""
 
-    performed: batch_orders.Performed
+    performed: programs.Performed
 
 
 Result: TypeAlias = Annotated[

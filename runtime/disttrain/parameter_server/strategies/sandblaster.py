@@ -21,11 +21,11 @@ from disttrain.parameter_server.holder_side import Answers, BatchFigures, Holder
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import Answer, Refused, ShardState
 from disttrain.sandblaster.batch.groups import Worker
-from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
+from disttrain.sandblaster.batch.programs import Decided, Program, ProgramLog
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.errors import (
     NotStaged,
-    OrderRefused,
+    ProgramRefused,
     StagingFull,
     UnknownVector,
     WrongChunk,
@@ -115,7 +115,7 @@ class BatchVectors(HolderSide):
         most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
         # What was heard in this life stays so: a coordinator that is over does not come back.
         heard = 0 if self._batch is None else self._batch.log.coordinator
-        log = OrderLog(
+        log = ProgramLog(
             coordinator=max(heard, int(description.get(_COORDINATOR, "0"))),
             last=int(description.get(_LAST_ORDER, "0")),
         )
@@ -147,7 +147,7 @@ class BatchVectors(HolderSide):
             case _:
                 return super().carry_out(order)
 
-    def _perform(self, order: Order) -> orders.Result:
+    def _perform(self, order: Program) -> orders.Result:
         log, evaluation = self.batch.log, self.batch.staging.evaluation
         is_new = order.number > log.last
         if is_new and self.state.cut is not None:
@@ -156,7 +156,7 @@ class BatchVectors(HolderSide):
         began = time.perf_counter()
         try:
             performed = self.batch.carry_out(order)
-        except (NotStaged, OrderRefused, UnknownVector) as error:
+        except (NotStaged, ProgramRefused, UnknownVector) as error:
             LOG.warning("an order cannot be carried out", number=order.number, error=error)
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         if is_new:
@@ -170,7 +170,7 @@ class BatchVectors(HolderSide):
     def _decide(self, news: Decided) -> orders.Result:
         try:
             self.batch.decide(news)
-        except (NotStaged, OrderRefused) as error:
+        except (NotStaged, ProgramRefused) as error:
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         return orders.Done()
 

@@ -23,7 +23,7 @@ from disttrain.sandblaster.batch.groups import (
     Tally,
     Worker,
 )
-from disttrain.sandblaster.batch.orders import Decided, Order, Performed
+from disttrain.sandblaster.batch.programs import Decided, Performed, Program
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.method import Answer, Request
 from disttrain.sandblaster.scheme import IterationScheme, State
@@ -55,7 +55,7 @@ class RunState:
     request: Request
     """What the method wants, of which one part is under way."""
     stage: Stage = Stage.PREPARING
-    order: Order
+    order: Program
     """The latest; it is repeated until every shard has answered."""
     answers: dict[int, tuple[float, ...]] = field(default_factory=dict)
     """To this order, by shard."""
@@ -124,7 +124,7 @@ class Driver:
         """The first order. `shards`: their incarnations, by index."""
         method, request = self._begun()
         first = groups.begun(1, self._rules.groups_of(request), shards)
-        order = Order(
+        order = Program(
             coordinator=coordinator,
             number=1,
             iteration=0,
@@ -300,7 +300,7 @@ class Driver:
         )
         self._want(state, step.request, ended)
 
-    def _want(self, state: RunState, request: Request, order: Order) -> None:
+    def _want(self, state: RunState, request: Request, order: Program) -> None:
         """Order the operations that a request begins with, beside what `order` says already."""
         state.request, state.stage, state.prepared = request, Stage.PREPARING, ()
         if request.evaluates:
@@ -320,7 +320,7 @@ class Driver:
         state.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
     def _order(
-        self, state: RunState, order: Order, wanted: tuple[operations.Operation, ...]
+        self, state: RunState, order: Program, wanted: tuple[operations.Operation, ...]
     ) -> None:
         iteration = state.method.progress.iteration
         state.order = replace(
@@ -329,7 +329,7 @@ class Driver:
         state.answers = {}
 
 
-def _opened(order: Order, evaluation: Evaluation) -> Order:
+def _opened(order: Program, evaluation: Evaluation) -> Program:
     return replace(
         order, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
     )

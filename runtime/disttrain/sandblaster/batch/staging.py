@@ -1,4 +1,4 @@
-"""All that Sandblaster is on one shard: vectors, staged gradients, and the orders on both. Pure.
+"""All that Sandblaster is on one shard: vectors, staged gradients, and the programs on both. Pure.
 
 An attempt at a group is staged until one attempt of each group is committed.
 """
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from disttrain.sandblaster import errors
 from disttrain.sandblaster.batch.groups import Worker
-from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
+from disttrain.sandblaster.batch.programs import Decided, Performed, Program, ProgramLog
 from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.vectors import Vectors
@@ -144,8 +144,8 @@ class Staging:
     def decide(self, evaluation: int, winners: Mapping[int, int]) -> None:
         """Add up the attempts that won, by group. Said again, or too late, it changes nothing.
 
-        Changes nothing and raises NotStaged if one of them is not here as a whole, OrderRefused if
-        an earlier life of the coordinator, which was over, has told of others.
+        Changes nothing and raises NotStaged if one of them is not here as a whole, ProgramRefused
+        if an earlier life of the coordinator, which was over, has told of others.
         """
         if evaluation != self.evaluation:
             return
@@ -175,7 +175,7 @@ class Staging:
         }
         if others:
             message = f"other attempts have won evaluation {self.evaluation} here: {others}"
-            raise errors.OrderRefused(message)
+            raise errors.ProgramRefused(message)
         if absent := {group: one for group, one in new.items() if not self._has(group, one)}:
             message = (
                 f"of evaluation {self.evaluation} these attempts, by group, are not staged here: "
@@ -228,28 +228,28 @@ class BatchShard:
         layout: Layout,
         most_staged_bytes: int,
         vectors: Vectors | None = None,
-        log: OrderLog | None = None,
+        log: ProgramLog | None = None,
     ) -> None:
         """`vectors` and `log`: of an earlier life, both of one moment; None: nothing is there."""
         self.vectors = vectors or Vectors(layout.elements, layout.element_type)
-        self.log = log or OrderLog()
+        self.log = log or ProgramLog()
         self.staging = Staging(layout, most_bytes=most_staged_bytes)
 
     def decide(self, news: Decided) -> None:
-        """See `Staging.decide`. Raises OrderRefused for news of an old coordinator, too."""
+        """See `Staging.decide`. Raises ProgramRefused for news of an old coordinator, too."""
         self.log.check(news.coordinator)
         self.staging.decide(news.evaluation, news.winners)
 
-    def carry_out(self, order: Order) -> Performed:
-        """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
-        return self.log.carry_out(order, self._perform)
+    def carry_out(self, program: Program) -> Performed:
+        """See `ProgramLog.carry_out`. Raises NotStaged and UnknownVector, too."""
+        return self.log.carry_out(program, self._perform)
 
-    def _perform(self, order: Order) -> tuple[float, ...]:
-        if order.commits:
-            totals = self.staging.totals(order.commits)
-            for run, total in zip(order.sums, totals, strict=True):
+    def _perform(self, program: Program) -> tuple[float, ...]:
+        if program.commits:
+            totals = self.staging.totals(program.commits)
+            for run, total in zip(program.sums, totals, strict=True):
                 made = self.vectors.make(run.vector)
                 np.divide(total, run.divisor or run.samples, out=made, casting="same_kind")
-        scalars = self.vectors.perform(order.operations)
-        self.staging.begin(order.evaluation, order.groups, order.runs)
+        scalars = self.vectors.perform(program.operations)
+        self.staging.begin(program.evaluation, program.groups, program.runs)
         return scalars

@@ -14,7 +14,7 @@ from disttrain.coordinator.strategies import sandblaster
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
-from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.programs import Program
 from disttrain.sandblaster.operations import PARAMETERS
 from disttrain.transport.header import Role
 
@@ -318,7 +318,7 @@ def test_more_groups_than_an_order_has_room_for_fail_the_job(
 
 def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
     last = 2**32 + sandblaster.MOST_GROUPS
-    order = Order(
+    order = Program(
         coordinator=2,
         number=1,
         iteration=1,

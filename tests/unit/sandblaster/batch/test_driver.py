@@ -3,7 +3,7 @@
 from disttrain.sandblaster.batch import driver as driving
 from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.groups import Worker
-from disttrain.sandblaster.batch.orders import Performed
+from disttrain.sandblaster.batch.programs import Performed
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search import WolfeRules

@@ -8,12 +8,12 @@ import pytest
 
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.groups import Worker
-from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
+from disttrain.sandblaster.batch.programs import Decided, Program, ProgramLog
 from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.errors import (
     NotStaged,
-    OrderRefused,
+    ProgramRefused,
     StagingFull,
     WrongChunk,
     WrongEvaluation,
@@ -29,7 +29,7 @@ DOUBLE: tuple[Operation, ...] = (ops.Scale(vector=PARAMETERS, factor=2.0),)
 def a_shard(groups: int = 2, most_pieces: int = 10) -> BatchShard:
     shard = BatchShard(LAYOUT, most_pieces * LAYOUT.bytes)
     shard.vectors.make(PARAMETERS)[:] = 1.0
-    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=groups))
+    shard.carry_out(Program(coordinator=1, number=1, iteration=0, evaluation=1, groups=groups))
     return shard
 
 
@@ -50,8 +50,8 @@ def stage(
     return complete
 
 
-def commit(*attempts: int, samples: int = 1) -> Order:
-    return Order(
+def commit(*attempts: int, samples: int = 1) -> Program:
+    return Program(
         coordinator=1, number=2, iteration=0, evaluation=0, commits=attempts, samples=samples,
         operations=(ops.Dots(vector=ARRIVED, others=(ARRIVED,)),),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def test_an_empty_range_takes_part_with_one_empty_chunk() -> None:
     layout = Layout(elements=0, chunk_elements=2, element_type=np.float64)
     shard = BatchShard(layout, 0)
     shard.vectors.make(PARAMETERS)
-    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=1))
+    shard.carry_out(Program(coordinator=1, number=1, iteration=0, evaluation=1, groups=1))
 
     chunk = Chunk(sender=SENDER, evaluation=1, group=0, attempt=1, number=0)
 
@@ -132,11 +132,11 @@ def test_an_empty_range_takes_part_with_one_empty_chunk() -> None:
 def test_a_shard_that_begins_with_a_checkpoint_goes_on_with_the_next_order() -> None:
     before = a_shard()
     before.carry_out(replace(commit(), operations=DOUBLE))
-    log = OrderLog(coordinator=before.log.coordinator, last=before.log.last)
+    log = ProgramLog(coordinator=before.log.coordinator, last=before.log.last)
 
     shard = BatchShard(LAYOUT, LAYOUT.bytes, before.vectors, log)
 
-    with pytest.raises(OrderRefused, match="order 2 does not follow on 2"):
+    with pytest.raises(ProgramRefused, match="program 2 does not follow on 2"):
         shard.carry_out(replace(commit(), operations=DOUBLE))
     shard.carry_out(replace(commit(), number=3, operations=DOUBLE))
     assert shard.vectors[PARAMETERS].tolist() == [4.0] * LENGTH
@@ -271,7 +271,7 @@ def test_news_of_another_evaluation_and_of_an_old_coordinator_change_nothing() -
     stage(shard, 1, 5.0, group=0)
     shard.decide(news({}, coordinator=2))
 
-    with pytest.raises(OrderRefused, match="2 was heard already"):
+    with pytest.raises(ProgramRefused, match="2 was heard already"):
         shard.decide(news({0: 1}))
 
 
@@ -281,13 +281,13 @@ def test_a_winner_that_an_earlier_coordinator_told_of_is_not_exchanged() -> None
     stage(shard, 2, 5.0, group=0)
     shard.decide(news({0: 1}))
 
-    with pytest.raises(OrderRefused, match="other attempts have won"):
+    with pytest.raises(ProgramRefused, match="other attempts have won"):
         shard.carry_out(commit(2))
 
 
 def test_an_order_that_is_said_again_is_not_done_again() -> None:
     shard = a_shard()
-    order = Order(coordinator=1, number=2, iteration=0, evaluation=1, operations=DOUBLE)
+    order = Program(coordinator=1, number=2, iteration=0, evaluation=1, operations=DOUBLE)
 
     assert shard.carry_out(order) == shard.carry_out(order)
     assert shard.vectors[PARAMETERS].tolist() == [2.0] * LENGTH
@@ -300,12 +300,12 @@ def test_an_order_that_is_said_again_is_not_done_again() -> None:
 )
 def test_orders_out_of_their_turn_are_refused(coordinator: int, number: int, words: str) -> None:
     shard = a_shard()
-    shard.carry_out(Order(coordinator=2, number=2, iteration=0, evaluation=1))
-    order = Order(
+    shard.carry_out(Program(coordinator=2, number=2, iteration=0, evaluation=1))
+    order = Program(
         coordinator=coordinator, number=number, iteration=0, evaluation=1, operations=DOUBLE
     )
 
-    with pytest.raises(OrderRefused, match=words):
+    with pytest.raises(ProgramRefused, match=words):
         shard.carry_out(order)
 
     assert shard.vectors[PARAMETERS].tolist() == [1.0] * LENGTH
@@ -329,7 +329,9 @@ RUNS = (Run(vector="a", groups=(4, 2)), Run(vector="b", groups=(7,)))
 
 def a_shard_with_runs() -> BatchShard:
     shard = BatchShard(LAYOUT, 10 * LAYOUT.bytes)
-    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=3, runs=RUNS))
+    shard.carry_out(
+        Program(coordinator=1, number=1, iteration=0, evaluation=1, groups=3, runs=RUNS)
+    )
     return shard
 
 
