@@ -79,7 +79,7 @@ def _serve(config: LaunchConfig) -> int:
     try:
         address = config.listen_address or config.coordinator_address
         if config.supervisor is Supervisor.NODE:
-            signal.signal(signal.SIGTERM, lambda *_: parts.leaving.set())
+            signal.signal(signal.SIGTERM, partial(_leave, parts))
         service = begin(parts, origin, transport.listen(address))
         parts.reporting.ready(defaults.coordinator_patience_seconds(config.job.spec))
         service.run()
@@ -91,6 +91,10 @@ def _serve(config: LaunchConfig) -> int:
         parts.journal.close()
         transport.close()
     return _EXIT_CODES.get(parts.machine.state.phase, ExitCode.INTERRUPTED)
+
+
+def _leave(parts: Parts, *_: object) -> None:
+    parts.leaving = True
 
 
 def begin(parts: Parts, origin: Origin, listener: Listener) -> Service:

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
@@ -64,8 +63,8 @@ class Parts:
     """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
-    leaving: Event = field(default_factory=Event)
-    """Set by SIGTERM on a cluster: this process ends after a checkpoint, and the job goes on.
+    leaving: bool = False
+    """By SIGTERM on a cluster: this process ends after a checkpoint, and the job goes on.
 
     Members are told nothing: they go on with what they have, and with the next life, which has the
     journal."""
@@ -355,7 +354,7 @@ class Service:
     def _is_over(self) -> bool:
         machine, now = self._parts.machine, self._parts.clock()
         if not machine.state.phase.ended:
-            return self._parts.leaving.is_set() and self._has_left(now)
+            return self._parts.leaving and self._has_left(now)
         self._ended = self._ended or now
         waited = now - self._ended
         untold = self._parts.journal.is_behind or machine.state.orders

@@ -129,7 +129,7 @@ class Served:
             supervisor=supervisor,
             clock=self._clock,
         )
-        self.leaving = parts.leaving
+        self.parts = parts
         self.service = Service(parts, self.listener)
 
     def _clock(self) -> float:
@@ -233,7 +233,7 @@ def test_a_coordinator_whose_job_another_one_has_claimed_commits_nothing(served:
     served.journal.claim("old")
     served.members.running()
     Journal(served.folder / "journal").claim("new")
-    served.leaving.set()
+    served.parts.leaving = True
 
     with pytest.raises(Superseded, match="a newer coordinator"):
         served.service.run()
@@ -282,7 +282,7 @@ def test_a_coordinator_that_is_told_to_end_saves_and_leaves_the_job_as_it_is(
     shard, *_ = served.members.running()
     served.journal.begin(served.machine.state)
     before = served.machine.state.next_checkpoint
-    served.leaving.set()
+    served.parts.leaving = True
 
     def answer() -> None:
         for order in served.machine.orders_for(shard):
