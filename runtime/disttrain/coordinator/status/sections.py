@@ -31,7 +31,11 @@ def of_object(state: State, stages: Sequence[Stage], watch: Watch, now: float) -
     saved, settings = state.saved, stages[-1].settings
     sections = {
         "training": training(state, stages, watch, now),
-        "data": _data(state),
+        "data": DataStatus(
+            portions_done=state.data.portions_done,
+            portions_requeued=state.data.portions_requeued,
+            samples_repeated=state.data.samples_repeated,
+        ),
         "parameter_server": _parameter_server(state, watch) if settings.shards else None,
         "checkpoint": None if saved is None else _checkpoint(saved, settings.checkpoint_uri),
         **stages[-1].status(state),
@@ -109,14 +113,6 @@ def _measure(settings: Settings, measures: dict[str, float]) -> str | None:
     if name is None or name not in measures:
         return None
     return f"{name} {measures[name]:.4g}"
-
-
-def _data(state: State) -> DataStatus:
-    return DataStatus(
-        portions_done=state.data.portions_done,
-        portions_requeued=state.data.portions_requeued,
-        samples_repeated=state.data.samples_repeated,
-    )
 
 
 def _parameter_server(state: State, watch: Watch) -> ParameterServerStatus:

@@ -35,7 +35,11 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
         "checkpoint": state.last_checkpoint,
         "timeShares": shares,
         "limit": limit(shares, busiest(list(watch.shards.values()))),
-        "members": [_member(life, watch, now) for life in _lives(state)],
+        "members": [
+            _member(lives[index], watch, now)
+            for lives in (state.shards, state.replicas)
+            for index in sorted(lives)
+        ],
     }
     return finite(found)
 
@@ -167,13 +171,6 @@ def _staleness(state: State, watch: Watch) -> Json:
             if count
         },
     }
-
-
-def _lives(state: State) -> list[Life]:
-    return [
-        *(state.shards[index] for index in sorted(state.shards)),
-        *(state.replicas[index] for index in sorted(state.replicas)),
-    ]
 
 
 def _member(life: Life, watch: Watch, now: float) -> Json:
