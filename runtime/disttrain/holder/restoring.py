@@ -16,8 +16,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.checkpoint.stores import Store
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.notes import Notes, Table
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Table, Values
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 

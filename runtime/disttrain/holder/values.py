@@ -1,6 +1,9 @@
-"""What a holder has: its range of every vector of the model, and of those that a strategy keeps."""
+"""What a holder has: its range of every vector, what it notes beside them, and received values."""
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -10,6 +13,26 @@ from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType, Header
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows of whole numbers of 64 bits."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notes:
+    """Of one moment, or of one part of a checkpoint."""
+
+    version: int
+    """Updates in the values."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """By name; each is a tensor of the part's file."""
+
 
 DTYPES = {
     ElementType.FLOAT32: torch.float32,
@@ -135,3 +158,27 @@ def bytes_of(tensor: Tensor) -> memoryview:
         return memoryview(b"")
     array: memoryview = tensor.numpy().data
     return array.cast("B")
+
+
+with warnings.catch_warnings():
+    # torch warns once per process that it does not keep read-only memory from being written.
+    # Nothing here writes to a received payload.
+    warnings.simplefilter("ignore")
+    torch.frombuffer(b"\0", dtype=torch.uint8)
+
+
+def tensor_of(payload: memoryview, element_type: ElementType) -> Tensor:
+    """The payload's values, not copied; they must not be written to."""
+    if not payload.nbytes:
+        return torch.zeros(0, dtype=DTYPES[element_type])
+    return torch.frombuffer(payload, dtype=DTYPES[element_type])
+
+
+def is_finite(values: Tensor) -> bool:
+    """False if a value is NaN or infinite, or float32 and so large that its square is.
+
+    The one pass of a dot product costs a sixth of an update; a norm of 1e18 counts as not finite.
+    """
+    if values.dtype is torch.float32:
+        return math.isfinite(torch.dot(values, values).item())
+    return not values.is_floating_point() or bool(torch.isfinite(values).all())

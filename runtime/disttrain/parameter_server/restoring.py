@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
-from disttrain.holder.notes import Notes, Table
 from disttrain.holder.restoring import Restored, Wanted
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Table, Values
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.values import Values
+from disttrain.holder.values import Values, is_finite, tensor_of
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
 from disttrain.parameter_server.holder_side import Answers, Handler, HolderSide
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
-from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, Refused
 from disttrain.state.placement import Placement

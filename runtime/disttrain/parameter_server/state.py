@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from disttrain.holder.notes import Notes
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Values
 from disttrain.holder.writing import Cut
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import Decision, Deliveries

@@ -21,7 +21,7 @@ from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica import seeding
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
-from disttrain.task import calls, user_code
+from disttrain.task import user_code
 from disttrain.task.errors import TaskError
 
 Collate = Callable[[list[Any]], Any]
@@ -208,7 +208,7 @@ class _Reading:
         """The next batch; None when no lease came for one in that time. Raises Halted."""
         while self._batches is not None or self._items.await_lease(timeout):
             # In a worker the task's code cannot be seen from here: what takes long is the waiting.
-            with calls.noted("reading a batch"):
+            with user_code.noted("reading a batch"):
                 if self._batches is None:
                     self._batches = iter(self._loader)
                 loaded: Loaded | None = next(self._batches, None)

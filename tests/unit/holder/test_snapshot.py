@@ -15,8 +15,8 @@ from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.notes import Table
 from disttrain.holder.restoring import Wanted, newest
+from disttrain.holder.values import Table
 from disttrain.holder.writing import Cut
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd

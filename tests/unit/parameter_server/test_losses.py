@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from builders import placements
-from disttrain.holder.notes import Notes
 from disttrain.holder.restoring import answers_for
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import Supervisor
 from disttrain.parameter_server import losses, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
-from disttrain.holder.values import Values, bytes_of
+from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
@@ -17,7 +17,6 @@ from disttrain.parameter_server import schedule, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
 from disttrain.parameter_server.holder_side import Answers, HolderSide
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
-from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import REASONS, Answer, Refused, ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
