@@ -13,8 +13,7 @@ from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.element_types import DTYPES, TYPES, OutOfRange, Values
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.tensor_file import Tensor
 from disttrain.state.placement import Range
 

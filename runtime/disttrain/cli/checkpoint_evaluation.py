@@ -10,7 +10,7 @@ import torch
 import typer
 from torch import nn
 
-from disttrain.checkpoint import compare, export, model_map, stores
+from disttrain.checkpoint import export, model_map, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
@@ -78,7 +78,7 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
-    compare.require_same(model_map.layout(checkpoint.manifest), wanted)
+    model_map.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         export.write(checkpoint, file)

@@ -8,12 +8,10 @@ from typing import TypeAlias
 import numpy as np
 
 from disttrain.checkpoint import reading
-from disttrain.checkpoint import restore as ranges
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.stores import Store
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Notes, Table, Values
@@ -173,7 +171,7 @@ def _sources(manifest: Manifest, share: Share) -> set[int]:
         part.holder
         for vector, held in share.ranges.items()
         if vector.is_of_a_model and held.count
-        for part in ranges.parts(manifest, vector, held)
+        for part in reading.parts(manifest, vector, held)
     }
 
 
