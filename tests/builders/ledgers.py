@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
+from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
-from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry.folding import Records
 

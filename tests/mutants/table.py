@@ -14,7 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
         old="        self._stages = self._stages[number:]\n"
         "        self.stage, *self._to_come = self._stages\n",
         new="        self.stage, *self._to_come = self._stages[number:]\n",
-        tests=(f"{_UNIT}/parameter_server/test_warm_started_shard.py",),
+        tests=(f"{_UNIT}/parameter_server/test_stages.py",),
     ),
     Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
@@ -186,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="folding of updates that a rollback may take back",
-        file=f"{_R}/parameter_server/ledger_folding.py",
+        file=f"{_R}/parameter_server/ledger.py",
         old='settled = records["version"] <= version',
         new='settled = records["version"] >= 0',
         tests=(
@@ -353,14 +353,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an upload that ends with the answer to an earlier one",
-        file=f"{_R}/parameter_server/sending.py",
+        file=f"{_R}/parameter_server/client.py",
         old="is_answer and message.header.sequence == self._header.sequence",
         new="is_answer",
-        tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
+        tests=(f"{_UNIT}/parameter_server/test_upload_task.py",),
     ),
     Mutant(
         name="a shard that goes by another placement",
-        file=f"{_R}/parameter_server/link.py",
+        file=f"{_R}/parameter_server/conversation.py",
         old="if (welcome.holder, welcome.epoch) != ours:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_link.py",),
@@ -633,24 +633,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a shard that is over and saves over what the next one saved",
-        file=f"{_R}/parameter_server/stopped.py",
+        file=f"{_R}/parameter_server/final_snapshot.py",
         old="                if newest > incarnation:",
         new="                if False:",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="a shard that is over and saves as the next one joins",
-        file=f"{_R}/parameter_server/stopped.py",
+        file=f"{_R}/parameter_server/final_snapshot.py",
         old=" or (begun is not None and begun.has_passed_over(stop))",
         new="",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="what was saved at a stop, passed over after one death",
-        file=f"{_R}/parameter_server/stopped.py",
+        file=f"{_R}/parameter_server/final_snapshot.py",
         old="is_older = stop.incarnation < self.incarnation and self.saved_by != stop.incarnation",
         new="is_older = stop.incarnation < self.incarnation",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="a late greeting that ends the connection that lives",
@@ -661,7 +661,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a life that is forgotten before a checkpoint holds its end",
-        file=f"{_R}/parameter_server/coverage.py",
+        file=f"{_R}/parameter_server/deliveries.py",
         old="is_full = len(self._committed) == self._committed.maxlen",
         new="is_full = True",
         tests=(f"{_UNIT}/parameter_server/test_coverage.py",),
@@ -794,7 +794,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="losses of several shards that are counted together twice",
-        file=f"{_R}/parameter_server/losses.py",
+        file=f"{_R}/parameter_server/recovery.py",
         old="may_regain = restored is None or not restored.is_divided_anew",
         new="may_regain = True",
         tests=(f"{_UNIT}/parameter_server/test_losses.py",),

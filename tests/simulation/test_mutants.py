@@ -14,16 +14,16 @@ from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, Port
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, LostUpdates
 from disttrain.parameter_server import counts
+from disttrain.parameter_server.client import UploadTask
 from disttrain.parameter_server.counts import Count
-from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import (
     ChunkName,
+    Coverage,
     Decision,
     Delivered,
     Deliveries,
     SenderLife,
 )
-from disttrain.parameter_server.sending import UploadTask
 from disttrain.transport.header import Verb
 from disttrain.transport.interface import Message
 from simulation import chaos, truth

@@ -13,8 +13,7 @@ from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
-from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving

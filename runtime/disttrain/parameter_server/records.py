@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from disttrain.parameter_server import counts, ledger_folding
+from disttrain.parameter_server import counts
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.ledger import Kind, Ledger, Record
+from disttrain.parameter_server.ledger import Kind, Ledger, Record, fold
 from disttrain.sandblaster.batch.orders import Order
 from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
@@ -122,8 +122,10 @@ class Records:
         """No rollback touches what is up to this version; in a thread, a disk may take its time."""
         ledger = self.ledger
         if self.folds and ledger is not None:
-            fold = partial(ledger_folding.fold, version=version)
-            threading.Thread(target=ledger.fold, args=(fold,), name="ledger", daemon=True).start()
+            shorten = partial(fold, version=version)
+            threading.Thread(
+                target=ledger.fold, args=(shorten,), name="ledger", daemon=True
+            ).start()
 
     def forget(self, lives: Iterable[SenderLife]) -> list[SenderLife]:
         """Drops what is acknowledged of lives that are over; which ones.

@@ -22,20 +22,19 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import beginning, circumstances, ledger, reporting, strategies
-from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server import circumstances, ledger, recovery, reporting, strategies
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
+from disttrain.parameter_server.final_snapshot import Parting
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
-from disttrain.parameter_server.losses import Losses, note, tell
 from disttrain.parameter_server.orders import OrderBook
-from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.recovery import Losses, log_lost, record_start
 from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
@@ -217,18 +216,18 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     losses = Losses(ledger_folder, config.shard_index, shards)
     control = _control(config, surroundings)
     restored = _restored(config, control, transport.chunk_bytes)
-    tell(losses.settle(restored), config.supervisor)
+    log_lost(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
     joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
     records = _records(config, joined, losses)
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
-    note(records, restored, losses)
+    record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
-    reload = partial(beginning.reload, config)
+    reload = partial(recovery.reload, config)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
@@ -256,11 +255,11 @@ def _restored(
     placement = control.ask_placement(timeout=config.join_seconds)
     if placement is None or config.shard_index >= len(placement.holders):
         return None
-    return beginning.restore(config, Share(placement, config.shard_index, chunk_bytes))
+    return recovery.restore(config, Share(placement, config.shard_index, chunk_bytes))
 
 
 def _parting(config: LaunchConfig, shard: Shard, restored: RestoredShard | None) -> Parting | None:
-    saver = beginning.saver(config)
+    saver = recovery.saver(config)
     if saver is None:
         return None
     parting = Parting(shard, saver)

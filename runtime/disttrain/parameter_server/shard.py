@@ -11,11 +11,17 @@ from disttrain.coordinator.protocol import orders
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values, is_finite, tensor_of
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
-from disttrain.parameter_server.holder_side import Answers, Handler, HolderSide
+from disttrain.parameter_server.holder_side import (
+    REASONS,
+    Answer,
+    Answers,
+    Handler,
+    HolderSide,
+    Refused,
+)
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.state import REASONS, Answer, Refused
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

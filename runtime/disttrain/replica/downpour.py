@@ -10,7 +10,7 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategies import downpour
-from disttrain.parameter_server import schedule
+from disttrain.parameter_server import update_rule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
 from disttrain.replica.connection import Connection
@@ -81,7 +81,7 @@ class Downpour:
         self._accrual = Accrual(self._model, self._pushes, manifest.push_every)
         local_rate, factor = (
             manifest.rate_of_local_steps,
-            schedule.factor(rule.schedule.rule),
+            update_rule.schedule_factor(rule.schedule.rule),
         )
         self._local_steps = LocalSteps(local_rate, factor)
         watches = rule.weight_decay > 0 or rule.has_velocity

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from disttrain.parameter_server.schedule import Factor
+from disttrain.parameter_server.update_rule import Factor
 
 
 class LocalSteps:

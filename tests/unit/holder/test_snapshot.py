@@ -23,8 +23,8 @@ from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

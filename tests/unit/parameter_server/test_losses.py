@@ -9,11 +9,11 @@ from builders import placements
 from disttrain.holder.restoring import answers_for
 from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import Supervisor
-from disttrain.parameter_server import losses, restoring
+from disttrain.parameter_server import recovery, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.losses import Losses
+from disttrain.parameter_server.recovery import Losses
 from disttrain.parameter_server.restoring import RestoredShard, table_of
 
 OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
@@ -103,6 +103,6 @@ def test_of_several_shards_the_pushes_are_those_of_all_and_the_samples_those_of_
 def test_a_loss_is_told_as_exactly_as_it_is_known(
     caplog: pytest.LogCaptureFixture, supervisor: Supervisor, said: str
 ) -> None:
-    losses.tell({SenderLife(1, 2): 3}, supervisor)
+    recovery.log_lost({SenderLife(1, 2): 3}, supervisor)
     (record,) = caplog.records
     assert record.getMessage() == said

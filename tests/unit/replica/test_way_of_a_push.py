@@ -32,9 +32,9 @@ from disttrain.job.optimizer import Optimizer
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
 from disttrain.replica.connection import Connection, Sides

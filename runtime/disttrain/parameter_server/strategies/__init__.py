@@ -8,9 +8,8 @@ from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.parameter_server.holder_side import HolderSide
+from disttrain.parameter_server.holder_side import HolderSide, ShardState
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 
 _SIDES = {side.of: side for side in subclasses.found(__name__, HolderSide)}

@@ -16,12 +16,11 @@ from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.storage import FolderStorage, Storage
 from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.momentum import Momentum
-from disttrain.parameter_server import beginning, restoring, server, stopped
+from disttrain.parameter_server import final_snapshot, recovery, restoring, server
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
+from disttrain.parameter_server.final_snapshot import LINGER_SECONDS, QUIET_SECONDS, Parting, Saver
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
 
 CHUNK_BYTES = 64
@@ -66,7 +65,7 @@ def save(folder: Path, checkpoint: int = 6) -> Shard:
 
 def test_the_next_life_has_everything(tmp_path: Path) -> None:
     saved = save(tmp_path).state
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert saved.values is not None
     for vector, values in saved.values.vectors.items():
@@ -86,7 +85,7 @@ def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
 
     assert not Parting(a_shard(), a_saver(tmp_path)).save(6)
 
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert found.version == 12
     newer.state.count = 13
@@ -121,7 +120,7 @@ def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
     zombie.begin(0)
 
     assert not zombie.save(6)
-    assert stopped.read(a_storage_at(tmp_path, objects, 6), "job", WANTED) is None
+    assert final_snapshot.read(a_storage_at(tmp_path, objects, 6), "job", WANTED) is None
     assert a_parting(tmp_path, objects, 5).save(6)
 
 
@@ -132,13 +131,13 @@ def test_what_an_older_life_saved_as_a_newer_one_joined_is_passed_over(
     assert a_parting(tmp_path, objects, 4).save(6)
     a_parting(tmp_path, objects, 5).begin(0)
 
-    assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
+    assert final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
 
 
 def test_a_shard_that_joins_notes_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beginning, "saver", lambda _: a_saver(tmp_path))
+    monkeypatch.setattr(recovery, "saver", lambda _: a_saver(tmp_path))
     server._parting(Mock(), a_shard(), None)
 
     assert not a_parting(tmp_path, None, 3).save(6)
@@ -149,7 +148,7 @@ def test_what_was_saved_is_gone_on_from_again_after_a_death(
 ) -> None:
     assert a_parting(tmp_path, objects, 4).save(6)
     for incarnation in (5, 6):
-        found = stopped.read(a_storage_at(tmp_path, objects), "job", WANTED)
+        found = final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED)
         assert found is not None
         assert found.saved_by == 4
         a_parting(tmp_path, objects, incarnation).begin(found.saved_by)
@@ -168,21 +167,21 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
         makers={rule: downpour_shards.with_state(())},
         tables=restoring.TABLES,
     )
-    assert stopped.read(FolderStorage(tmp_path), job_uid, wanted) is None
+    assert final_snapshot.read(FolderStorage(tmp_path), job_uid, wanted) is None
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
-    assert stopped.read(FolderStorage(tmp_path), "job", WANTED) is None
+    assert final_snapshot.read(FolderStorage(tmp_path), "job", WANTED) is None
     save(tmp_path)
     file = tmp_path / names.STOPPED / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(Corrupt, match=r"part-00001\.safetensors"):
-        stopped.read(FolderStorage(tmp_path), "job", WANTED)
+        final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     file.with_suffix(".json").write_text("{}")
     with pytest.raises(Corrupt, match=r"part-00001\.json"):
-        stopped.read(FolderStorage(tmp_path), "job", WANTED)
+        final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
 
 
 def test_without_values_there_is_nothing_to_save(tmp_path: Path) -> None:
@@ -239,9 +238,9 @@ def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool
 ) -> None:
     save(tmp_path, checkpoint=6)
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
-    assert stopped.is_newer(found, 1, checkpoint) is is_newer
+    assert final_snapshot.is_newer(found, 1, checkpoint) is is_newer
 
 
 def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: Path) -> None:
@@ -249,7 +248,7 @@ def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: 
     saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path / "first"))
     for checkpoint in (5, 6):
         assert Parting(a_shard(), saver).save(checkpoint)
-    found = stopped.read(Storage(objects, tmp_path / "second"), "job", WANTED)
+    found = final_snapshot.read(Storage(objects, tmp_path / "second"), "job", WANTED)
     assert found is not None
     assert (found.version, found.checkpoint) == (17, 6)
     assert len(objects.there) == 2, "what was saved before is deleted"
@@ -260,4 +259,4 @@ def test_what_could_not_be_uploaded_was_not_saved(tmp_path: Path) -> None:
         objects = FlakyObjects(faults=[None] * place + [Fault.REFUSED])
         saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path))
         assert not Parting(a_shard(), saver).save(6)
-        assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
+        assert final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED) is None

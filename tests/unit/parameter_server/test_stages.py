@@ -17,14 +17,13 @@ from disttrain.checkpoint.storage import FolderStorage
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
-from disttrain.parameter_server import restoring, stopped, strategies
+from disttrain.parameter_server import final_snapshot, restoring, strategies
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.parting import Parting
+from disttrain.parameter_server.final_snapshot import Parting, Saver
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.stopped import Saver
 from disttrain.sandblaster.names import FETCHABLE, TRIAL
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
@@ -203,7 +202,7 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     )
 
     assert parting.save(1)
-    saved = stopped.read(
+    saved = final_snapshot.read(
         FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
     )
     assert saved is not None
