@@ -35,10 +35,9 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, LostLeases, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind
 

@@ -570,14 +570,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a fetch that waits for its time although somebody waits for it",
-        file=f"{_R}/replica/fetch_thread.py",
+        file=f"{_R}/replica/connection.py",
         old="        if result is None and within_seconds > 0:\n",
         new="        if False:\n",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
     ),
     Mutant(
         name="a fetch that begins at the end of its process",
-        file=f"{_R}/replica/fetch_thread.py",
+        file=f"{_R}/replica/connection.py",
         old="if self._is_dropped:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
@@ -717,7 +717,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the end of a lost lease that is forgotten before it was heard",
-        file=f"{_R}/replica/leases.py",
+        file=f"{_R}/replica/work.py",
         old="if p.lease == item.lease or p.lease in lost]",
         new="if p.lease == item.lease]",
         tests=(f"{_UNIT}/replica/test_leases.py",),
@@ -745,7 +745,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a measure of scores in which the loss has written",
-        file=f"{_R}/replica/one_forward.py",
+        file=f"{_R}/replica/evaluation.py",
         old=" and _versions(call.result) == call.returned\n",
         new="\n",
         tests=(f"{_UNIT}/replica/test_one_forward.py",),

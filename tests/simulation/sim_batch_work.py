@@ -14,10 +14,10 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, Progress
 from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_loop import TrialPoint
-from disttrain.replica.client_thread import Transfers
+from disttrain.replica.connection import Transfers
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.halt import Halt
+from disttrain.replica.strategies.sandblaster import TrialPoint
 from disttrain.replica.work import WorkSource
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer

@@ -27,8 +27,7 @@ from disttrain.parameter_server.client import (
 )
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica.halt import Halt
-from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.work import WorkItem, WorkSource
+from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.virtual_time import Bell

@@ -17,19 +17,16 @@ from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import HaltByTurns, Wires
-from disttrain.replica import device, pushes
-from disttrain.replica.connection import Connection
+from disttrain.replica import accrual, device
+from disttrain.replica.connection import Connection, FetchThread, PushThread
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
-from disttrain.replica.pushes import PushThread
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
@@ -77,7 +74,7 @@ class ReplayedReplica:
     def run(self) -> None:
         threads.compute_with(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
-        self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
+        self._learner = Learner(self._recording, accrual.gradient_buffers(manifest))
         model, seed = self._learner.model, self._recording.data.seed
         connection = Connection(
             model,

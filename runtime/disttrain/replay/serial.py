@@ -17,10 +17,9 @@ from disttrain.replay.shard import ReplayedShard
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, HaltByTurns, Wires
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 
 _LIFE = SenderLife(0, 1)

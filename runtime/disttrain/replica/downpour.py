@@ -13,15 +13,14 @@ from disttrain.job.strategies import downpour
 from disttrain.parameter_server import update_rule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
+from disttrain.replica.accrual import Accrual, LocalSteps
 from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Gradient, Kind
-from disttrain.replica.local_steps import LocalSteps
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.pushes import Accrual
 from disttrain.replica.task_calls import LossOfBatch
+from disttrain.replica.work import LostLeases
 from disttrain.task import checks, user_code
 from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
 
@@ -78,7 +77,7 @@ class Downpour:
         self._push_every, self._fetch_every = manifest.push_every, manifest.fetch_every
         self._waits_for_answers = manifest.max_in_flight == 0
         self._rule = rule
-        self._accrual = Accrual(self._model, self._pushes, manifest.push_every)
+        self._accrual = Accrual(self._model, self._pushes.acquire, manifest.push_every)
         local_rate, factor = (
             manifest.rate_of_local_steps,
             update_rule.schedule_factor(rule.schedule.rule),

@@ -21,12 +21,12 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_loop import BatchLoop, TrialPoint
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.groups import GroupStaging, HeldGroups
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.strategies.sandblaster import BatchLoop, TrialPoint
 from disttrain.replica.work import WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task import checks

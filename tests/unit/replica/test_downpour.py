@@ -18,15 +18,14 @@ from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import gradient_check, pushes, seeding
+from disttrain.replica import accrual, gradient_check, seeding
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError
 from disttrain.task.loss import BatchLoss, LossContext
@@ -477,7 +476,7 @@ def test_a_gradient_buffer_more_is_made_only_to_accrue_with_local_steps(
 ) -> None:
     job = a_job(*(f"spec.strategy.downpour.{assignment}" for assignment in assignments))
 
-    assert pushes.gradient_buffers(job.spec.strategy.only_downpour) == buffers
+    assert accrual.gradient_buffers(job.spec.strategy.only_downpour) == buffers
 
 
 def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:

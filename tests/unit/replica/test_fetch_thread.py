@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from disttrain.parameter_server.client import FetchClient, FetchResult
-from disttrain.replica.fetch_thread import FetchThread
+from disttrain.replica.connection import FetchThread
 from disttrain.replica.halt import Halt, Halted
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer

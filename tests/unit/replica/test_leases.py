@@ -8,8 +8,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, START, Lease, MemberId, Position
 from disttrain.coordinator.protocol.messages import RefusalReason, Refused, Work
 from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.work import WorkItem, WorkSource
+from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role
 
 

@@ -4,7 +4,7 @@ import torch
 
 from disttrain.job.schedule import LinearWarmup
 from disttrain.parameter_server import update_rule
-from disttrain.replica.local_steps import LocalSteps
+from disttrain.replica.accrual import LocalSteps
 
 
 def warming_up(samples: int) -> LocalSteps:

@@ -37,15 +37,13 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
-from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.connection import Connection, PushThread, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.pushes import PushThread
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.config import TransportKind

@@ -9,11 +9,10 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.strategies import downpour as manifests
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import pushes
+from disttrain.replica import accrual
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
 
 
 class DownpourTraining(Training):
@@ -25,7 +24,7 @@ class DownpourTraining(Training):
         spec, prepared, membership, joined = given
         coordinator = membership.coordinator
         manifest = spec.strategy.only_downpour
-        buffers = pushes.gradient_buffers(manifest)
+        buffers = accrual.gradient_buffers(manifest)
         log = membership.open_ledger(joined)
         self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
         self._downpour = Downpour(self._connection, manifest, spec.replicas.count)

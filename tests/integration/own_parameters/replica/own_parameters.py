@@ -19,10 +19,9 @@ from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.replica import seeding
-from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
 from disttrain.task.loss import LossContext, numbers
 
 _IDLE_SECONDS = 0.02
