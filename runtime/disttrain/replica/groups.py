@@ -34,7 +34,7 @@ class HeldGroups:
     """The groups that a replica has: until the coordinator has the result. See `work.Held`.
 
     A group that was dropped may be given out again under the same attempt. So that nothing read
-    for the first time is taken for a part of the second, each taking has a number of its own,
+    for the first time is taken for a part of the second, each grant has a number of its own,
     which its portions have as leases. May be used by any thread, but for the portions, which
     belong to the one that reads the data.
     """
@@ -55,7 +55,7 @@ class HeldGroups:
         """Guards everything, and is notified when there may be room for another group."""
         self._groups: dict[int, GroupLease] = {}
         self._computed: set[int] = set()
-        self._taken = 0
+        self._grants = 0
         self._over = 0
         """The newest evaluation that is over, as far as is known here."""
         self._pause_until = 0.0
@@ -84,7 +84,7 @@ class HeldGroups:
         )
 
     def get(self, number: int) -> GroupLease | None:
-        """What was taken under this number; None if it was dropped."""
+        """The group of a grant; None if it was dropped."""
         return self._groups.get(number)
 
     def computed(self, number: int) -> None:
@@ -127,15 +127,15 @@ class HeldGroups:
             return tuple(held.attempt for held in self._groups.values())
 
     def _take_in(self, group: GroupLease) -> int | None:
-        """The number of this taking; None for an attempt that is held already."""
+        """The number of this grant; None for an attempt that is held already."""
         with self._room:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
             if group.evaluation <= self._over:
                 self._pause_until = self._clock() + _PAUSE_SECONDS
-            self._taken += 1
-            self._groups[self._taken] = group
-            return self._taken
+            self._grants += 1
+            self._groups[self._grants] = group
+            return self._grants
 
     def _lease(self, number: int, portion: int) -> Lease:
         samples = self._portion_samples(portion)
@@ -157,7 +157,7 @@ class GroupSum:
     """What was computed of a group so far."""
 
     number: int
-    """Of its taking, see `HeldGroups`."""
+    """Of its grant, see `HeldGroups`."""
     group: GroupLease
     gradient: Gradient
     next_portion: int
