@@ -209,7 +209,7 @@ LINGER_SECONDS = 20.0
 """Of the time that a pod gets to end. Replicas that live on need not be waited for."""
 
 
-class Parting:
+class GracefulShutdown:
     """Belongs to the shard's thread.
 
     Replicas are often told to end at the same moment, and what they push last must be answered.

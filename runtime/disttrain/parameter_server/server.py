@@ -24,7 +24,7 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import circumstances, ledger, recovery, reporting, strategies
 from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
-from disttrain.parameter_server.final_snapshot import Parting
+from disttrain.parameter_server.final_snapshot import GracefulShutdown
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.orders import OrderBook
@@ -80,7 +80,7 @@ class ShardProcess:
     book: OrderBook
     reporter: Reporter
     metrics: ServedMetrics
-    parting: Parting | None = None
+    shutdown: GracefulShutdown | None = None
     """What a life that was told to end does for the next one; None: nothing."""
     idle_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
@@ -115,15 +115,15 @@ class ShardProcess:
         self._stopping = True
 
     def _may_stop(self) -> bool:
-        if self.parting is None or not self._stopping:
+        if self.shutdown is None or not self._stopping:
             return self._stopping
-        return self.parting.is_due(self.transport.now()) and not self.book.is_writing
+        return self.shutdown.is_due(self.transport.now()) and not self.book.is_writing
 
     def _serve(self) -> bool:
         began = time.perf_counter()
         handled = self.serving.serve_waiting()
-        if handled and self.parting is not None:
-            self.parting.asked = self.transport.now()
+        if handled and self.shutdown is not None:
+            self.shutdown.asked = self.transport.now()
         if handled:
             self.reporter.busy_seconds += time.perf_counter() - began
         return handled > 0
@@ -183,7 +183,7 @@ class ShardProcess:
                 self._fenced[number] = SenderLife(order.order.index, order.order.incarnation)
 
     def _leave(self) -> None:
-        saved = self.parting is not None and self.parting.save(self.book.checkpoint)
+        saved = self.shutdown is not None and self.shutdown.save(self.book.checkpoint)
         leave = Leave(member=self.control.member, reason="SIGTERM", saved=saved)
         self._unanswered.add(self.control.request(leave))
 
@@ -224,7 +224,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
-    parting = _parting(config, shard, restored)
+    shutdown = _graceful_shutdown(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
     reload = partial(recovery.reload, config)
@@ -241,7 +241,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
         book=book,
         reporter=Reporter(shard, transport.now),
         metrics=metrics,
-        parting=parting,
+        shutdown=shutdown,
     )
 
 
@@ -258,13 +258,15 @@ def _restored(
     return recovery.restore(config, Share(placement, config.shard_index, chunk_bytes))
 
 
-def _parting(config: LaunchConfig, shard: Shard, restored: RestoredShard | None) -> Parting | None:
+def _graceful_shutdown(
+    config: LaunchConfig, shard: Shard, restored: RestoredShard | None
+) -> GracefulShutdown | None:
     saver = recovery.saver(config)
     if saver is None:
         return None
-    parting = Parting(shard, saver)
-    parting.begin(restored.saved_by if restored is not None else 0)
-    return parting
+    shutdown = GracefulShutdown(shard, saver)
+    shutdown.begin(restored.saved_by if restored is not None else 0)
+    return shutdown
 
 
 def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderLife]:

@@ -19,7 +19,7 @@ from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
 from disttrain.parameter_server import final_snapshot, restoring, strategies
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.final_snapshot import Parting, Saver
+from disttrain.parameter_server.final_snapshot import GracefulShutdown, Saver
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
@@ -197,11 +197,11 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     story.push()
     reached = story.parameters()
     story.save()
-    parting = Parting(
+    shutdown = GracefulShutdown(
         story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
     )
 
-    assert parting.save(1)
+    assert shutdown.save(1)
     saved = final_snapshot.read(
         FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
     )
@@ -212,8 +212,8 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     assert set(story.push()) == {Verb.PUSHED}
 
     story.returns()
-    parting = Parting(
+    shutdown = GracefulShutdown(
         story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
     )
-    assert not parting.save(1)
-    assert parting.is_due(0.0)
+    assert not shutdown.save(1)
+    assert shutdown.is_due(0.0)
