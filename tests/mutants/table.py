@@ -641,14 +641,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a shard that is over and saves as the next one joins",
         file=f"{_R}/parameter_server/final_snapshot.py",
-        old=" or (begun is not None and begun.has_passed_over(stop))",
+        old=" or (begun is not None and begun.has_passed_over(note))",
         new="",
         tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="what was saved at a stop, passed over after one death",
         file=f"{_R}/parameter_server/final_snapshot.py",
-        old="is_older = stop.incarnation < self.incarnation and self.saved_by != stop.incarnation",
+        old="is_older = note.incarnation < self.incarnation and self.saved_by != note.incarnation",
         new="is_older = stop.incarnation < self.incarnation",
         tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),

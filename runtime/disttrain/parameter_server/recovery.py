@@ -19,7 +19,7 @@ from disttrain.parameter_server import counts, final_snapshot, restoring, strate
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
-from disttrain.parameter_server.final_snapshot import Saver
+from disttrain.parameter_server.final_snapshot import SnapshotWriter
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard, delivered_of
 from disttrain.state.share import Share
@@ -45,7 +45,7 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     candidates, damaged = newest(store, config.job_uid, config.resume_from)
     makers = strategies.makers(config.job.spec)
     wanted = Wanted(share=share, makers=makers, tables=restoring.TABLES)
-    saved = _saved_at_stop(saver(config), wanted)
+    saved = _final_snapshot(saver(config), wanted)
     latest = candidates[0].manifest if candidates else None
     if saved is not None and final_snapshot.is_newer(saved, config.shard_index, latest):
         return replace(saved, damaged=newer_ones(damaged, saved.checkpoint))
@@ -83,7 +83,7 @@ def _read(
         store.drop_copies()
 
 
-def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
+def _final_snapshot(place: SnapshotWriter | None, wanted: Wanted) -> RestoredShard | None:
     if place is None:
         return None
     try:
@@ -93,7 +93,7 @@ def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
         return None
 
 
-def saver(config: LaunchConfig) -> Saver | None:
+def saver(config: LaunchConfig) -> SnapshotWriter | None:
     """Saves the exact version at the end of a life; None where nobody ends a shard alone.
 
     A node ends single processes by SIGTERM; under a launcher all of them end together.
@@ -101,7 +101,7 @@ def saver(config: LaunchConfig) -> Saver | None:
     update_rule = strategies.keeper_of_updates(config.job.spec)
     if config.supervisor is not Supervisor.NODE or update_rule is None:
         return None
-    return Saver(
+    return SnapshotWriter(
         storage=open_storage(config.checkpoints),
         job_uid=config.job_uid,
         update_rule=update_rule,

@@ -22,7 +22,7 @@ from disttrain.parameter_server.final_snapshot import (
     LINGER_SECONDS,
     QUIET_SECONDS,
     GracefulShutdown,
-    Saver,
+    SnapshotWriter,
 )
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
@@ -58,8 +58,8 @@ def a_shard() -> Shard:
     return shard
 
 
-def a_saver(folder: Path) -> Saver:
-    return Saver(storage=FolderStorage(folder), job_uid="job", update_rule="momentum")
+def a_saver(folder: Path) -> SnapshotWriter:
+    return SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="momentum")
 
 
 def save(folder: Path, checkpoint: int = 6) -> Shard:
@@ -178,7 +178,7 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
 def test_damage_is_named(tmp_path: Path) -> None:
     assert final_snapshot.read(FolderStorage(tmp_path), "job", WANTED) is None
     save(tmp_path)
-    file = tmp_path / names.STOPPED / names.part_file(1)
+    file = tmp_path / names.FINAL_SNAPSHOTS / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

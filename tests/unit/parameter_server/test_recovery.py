@@ -65,7 +65,7 @@ def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
     config: LaunchConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = recovery.reload(config, 2, SHARE)
-    monkeypatch.setattr(recovery, "_saved_at_stop", lambda *_: saved)
+    monkeypatch.setattr(recovery, "_final_snapshot", lambda *_: saved)
     (config.checkpoints.folder / names.folder(3)).mkdir()
 
     found = recovery.restore(replace(config, resume_from=None), SHARE)

@@ -19,7 +19,7 @@ from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
 from disttrain.parameter_server import final_snapshot, restoring, strategies
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.final_snapshot import GracefulShutdown, Saver
+from disttrain.parameter_server.final_snapshot import GracefulShutdown, SnapshotWriter
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
@@ -198,7 +198,8 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     reached = story.parameters()
     story.save()
     shutdown = GracefulShutdown(
-        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+        story.shard,
+        SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad"),
     )
 
     assert shutdown.save(1)
@@ -213,7 +214,8 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
 
     story.returns()
     shutdown = GracefulShutdown(
-        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+        story.shard,
+        SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad"),
     )
     assert not shutdown.save(1)
     assert shutdown.is_due(0.0)
