@@ -22,7 +22,7 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import circumstances, ledger, recovery, reporting, strategies
+from disttrain.parameter_server import environment, ledger, recovery, reporting, strategies
 from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 from disttrain.parameter_server.final_snapshot import GracefulShutdown
 from disttrain.parameter_server.holder_side import ShardState
@@ -221,7 +221,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
     records = _records(config, joined, losses)
     if config.job.spec.record:
-        circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
+        environment.write(ledger_folder, environment.here(transport.chunk_bytes))
     record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     shutdown = _graceful_shutdown(config, shard, restored)

@@ -1,4 +1,4 @@
-"""What a recorded run depends on beside its manifest, noted for its replay."""
+"""The environment of a recorded run: what it depends on beside its manifest, for its replay."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ FILE = "recording.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Circumstances:
+class Environment:
     """A replay under others would not come to the same bits."""
 
     chunk_bytes: int
@@ -24,25 +24,25 @@ class Circumstances:
     """Which of PyTorch's kernels: how many numbers are added at a time."""
 
 
-_CIRCUMSTANCES = TypeAdapter(Circumstances)
+_ENVIRONMENT = TypeAdapter(Environment)
 
 
-def here(chunk_bytes: int) -> Circumstances:
-    return Circumstances(
+def here(chunk_bytes: int) -> Environment:
+    return Environment(
         chunk_bytes=chunk_bytes,
         torch=str(torch.__version__),
         cpu=torch.backends.cpu.get_cpu_capability(),
     )
 
 
-def write(folder: Path, found: Circumstances) -> None:
+def write(folder: Path, found: Environment) -> None:
     """Note them in a run's ledger folder. Raises OSError."""
-    atomic_file.replace(folder / FILE, _CIRCUMSTANCES.dump_json(found, indent=1))
+    atomic_file.replace(folder / FILE, _ENVIRONMENT.dump_json(found, indent=1))
 
 
-def read(folder: Path) -> Circumstances | None:
+def read(folder: Path) -> Environment | None:
     """What was noted; None if nothing was, or nothing that can be understood."""
     try:
-        return _CIRCUMSTANCES.validate_json((folder / FILE).read_bytes(), strict=True)
+        return _ENVIRONMENT.validate_json((folder / FILE).read_bytes(), strict=True)
     except (OSError, ValidationError):
         return None
