@@ -132,7 +132,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         values = make(wanted.share, source.file(min(sources)).metadata)
         _read_values(source, values)
         if len(manifest.holders) == wanted.holders:
-            values.on_disk = _lasting(manifest.holders[holder], values)
+            values.on_disk = _immutable(manifest.holders[holder], values)
         notes = {
             part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
             for part in sorted(sources.union(former))
@@ -189,7 +189,9 @@ def _read_values(source: Restore, values: Values) -> None:
             source.read(vector, held, values.all_bytes(vector))
 
 
-def _lasting(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:
+def _immutable(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:
     """Files of vectors that are here as they are there; the hashes were right."""
     files = {own.vector: own.file for own in holder.vectors}
-    return {content: files[vector] for vector, content in values.lasting.items() if vector in files}
+    return {
+        content: files[vector] for vector, content in values.immutable.items() if vector in files
+    }

@@ -64,14 +64,14 @@ class Values:
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
         self._of_senders: dict[Sender, dict[str, Tensor]] = {}
         self.on_disk: dict[int, FileEntry] = {}
-        """The files of lasting vectors, by the number of their content."""
+        """The files of immutable vectors, by the number of their content."""
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
         return self._tensors
 
     @property
-    def lasting(self) -> Mapping[Vector, int]:
+    def immutable(self) -> Mapping[Vector, int]:
         """Vectors that stay as they are for long, each with the number of its content."""
         return {}
 

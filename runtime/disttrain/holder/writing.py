@@ -20,7 +20,7 @@ from disttrain.state.vector import Vector
 
 
 @dataclass(slots=True)
-class Lasting:
+class ImmutableVectors:
     """Those of one moment; `write` belongs to the thread that reads the snapshot."""
 
     values: Values
@@ -59,11 +59,11 @@ class Lasting:
         return Content(tensor=tensor, pieces=snapshot.values_of(vector))
 
 
-def of(values: Values) -> Lasting:
+def of(values: Values) -> ImmutableVectors:
     """As they are now; costs no copy."""
-    return Lasting(
+    return ImmutableVectors(
         values=values,
-        contents=dict(values.lasting),
+        contents=dict(values.immutable),
         on_disk=dict(values.on_disk),
     )
 
@@ -78,7 +78,7 @@ class Cut:
     """Elements of each vector."""
     notes: Notes
     holder: int
-    lasting: Lasting
+    immutable: ImmutableVectors
     blocking_seconds: float = 0.0
     """Longest time that the holder spent on it without answering anybody."""
     written: Written | None = field(default=None)
@@ -107,7 +107,7 @@ def cut(number: int, values: Values, notes: Notes) -> Cut:
         counts={vector: tensor.numel() for vector, tensor in values.vectors.items()},
         notes=replace(notes, metadata={**values.description, **notes.metadata}),
         holder=values.share.holder,
-        lasting=of(values),
+        immutable=of(values),
     )
     made.blocking_seconds = time.perf_counter() - began
     return made
@@ -150,8 +150,8 @@ class Writer:
 
 
 def write(made: Cut, parts: Parts) -> Written:
-    """Write the holder's file, and beside it those of lasting vectors. Raises NotWritten."""
-    made.lasting.write(parts, made.holder, made.snapshot)
+    """Write the holder's file, and beside it those of immutable vectors. Raises NotWritten."""
+    made.immutable.write(parts, made.holder, made.snapshot)
     return parts.write_part(made.holder, contents(made), metadata(made))
 
 
@@ -166,7 +166,7 @@ def contents(made: Cut) -> list[Content]:
     values = [
         _values(vector, count, made.snapshot.values_of(vector))
         for vector, count in made.counts.items()
-        if vector not in made.lasting.contents
+        if vector not in made.immutable.contents
     ]
     return values + [_table(name, table) for name, table in made.notes.tables.items()]
 

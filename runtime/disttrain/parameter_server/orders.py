@@ -151,10 +151,10 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
-        made.lasting.remember()
+        made.immutable.remember()
         self._metrics.checkpoint_seconds.observe(made.seconds)
         self._metrics.blocking_seconds.observe(made.blocking_seconds)
-        size = made.written.bytes + made.lasting.written_bytes
+        size = made.written.bytes + made.immutable.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(
             file=names.part_file(self._shard.state.index),
@@ -165,7 +165,7 @@ class OrderBook:
                 orders.VectorWritten(
                     vector=vector.vector, bytes=vector.file.bytes, hash=vector.file.hash
                 )
-                for vector in made.lasting.entries
+                for vector in made.immutable.entries
             ),
             blocking_seconds=made.blocking_seconds,
         )

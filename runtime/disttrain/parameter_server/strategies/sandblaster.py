@@ -69,8 +69,8 @@ class BatchValues(Values):
         return {self.trained: self._row(PARAMETERS), **self._tensors, **beside}
 
     @property
-    def lasting(self) -> Mapping[Vector, int]:
-        """See `Values.lasting`: the history."""
+    def immutable(self) -> Mapping[Vector, int]:
+        """See `Values.immutable`: the history."""
         found = self.batch
         history = filter(is_of_pair, found.places)
         return {self.trained.beside(name): found.content(name) for name in history}
