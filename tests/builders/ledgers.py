@@ -124,10 +124,10 @@ class LoggedRun:
             self.shards[shard, 1001] = []
             self.log(shard, shard_ledger.Kind.RESTORED, version=min(versions))
             lost: dict[int, int] = {}
-            for former in range(shard, len(versions), shards):
-                version = versions[former]
-                self.log(shard, shard_ledger.Kind.TAKEN_OVER, chunk=former, version=version)
-                for record in self.shards[former, 1]:
+            for previous in range(shard, len(versions), shards):
+                version = versions[previous]
+                self.log(shard, shard_ledger.Kind.TAKEN_OVER, chunk=previous, version=version)
+                for record in self.shards[previous, 1]:
                     if record["kind"] == shard_ledger.Kind.PUSHED and record["version"] > version:
                         lost[record["sender"]] = lost.get(record["sender"], 0) + 1
             for replica, count in lost.items():

@@ -795,7 +795,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="losses of several shards that are counted together twice",
         file=f"{_R}/parameter_server/recovery.py",
-        old="may_regain = restored is None or not restored.is_divided_anew",
+        old="may_regain = restored is None or not restored.is_resharded",
         new="may_regain = True",
         tests=(f"{_UNIT}/parameter_server/test_losses.py",),
     ),

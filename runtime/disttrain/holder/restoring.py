@@ -51,17 +51,17 @@ class Restored:
     values: Values
     sources: Mapping[int, Notes]
     """By holder of that time, notes of the parts that the values are of."""
-    former: Mapping[int, Notes]
+    previous: Mapping[int, Notes]
     """Of those that this holder answers for; see `answers_for`."""
-    is_divided_anew: bool = False
+    is_resharded: bool = False
     """The checkpoint is of another number of holders."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
 
 
-def answers_for(holder: int, holders: int, former: int) -> range:
+def answers_for(holder: int, holders: int, previous: int) -> range:
     """Which holders of a run with another number of them one accounts for: each has one."""
-    return range(holder, former, holders)
+    return range(holder, previous, holders)
 
 
 def newest(
@@ -124,8 +124,8 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         raise WrongSnapshot(message)
     with Restore(checkpoint) as source:
         sources = _sources(manifest, wanted.share) or {min(holder, len(manifest.holders) - 1)}
-        former = answers_for(holder, wanted.holders, len(manifest.holders))
-        files = _files(manifest, sources, former)
+        previous = answers_for(holder, wanted.holders, len(manifest.holders))
+        files = _files(manifest, sources, previous)
         wanted.bring(checkpoint, files)
         for entry in files:
             reading.check(checkpoint.path / entry.name, entry)
@@ -135,15 +135,15 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
             values.on_disk = _immutable(manifest.holders[holder], values)
         notes = {
             part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
-            for part in sorted(sources.union(former))
+            for part in sorted(sources.union(previous))
         }
     return Restored(
         checkpoint=manifest.number,
         update_rule=manifest.update_rule,
         values=values,
         sources={part: notes[part] for part in sorted(sources)},
-        former={part: notes[part] for part in former},
-        is_divided_anew=len(manifest.holders) != wanted.holders,
+        previous={part: notes[part] for part in previous},
+        is_resharded=len(manifest.holders) != wanted.holders,
     )
 
 
@@ -175,11 +175,11 @@ def _sources(manifest: Manifest, share: Share) -> set[int]:
     }
 
 
-def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list[FileEntry]:
+def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> list[FileEntry]:
     """All files of the sources, and those with the others' tables."""
     holders = manifest.holders
     of_sources = [entry for holder in sorted(sources) for entry in holders[holder].files]
-    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in former)]))
+    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in previous)]))
 
 
 def _read_values(source: Restore, values: Values) -> None:

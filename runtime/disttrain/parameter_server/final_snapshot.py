@@ -201,7 +201,7 @@ def _restored(
         version=note.version,
         samples=note.samples,
         delivered=restoring.delivered_of(notes),
-        former={wanted.share.holder: notes},
+        previous={wanted.share.holder: notes},
         saved_by=note.incarnation,
     )
 

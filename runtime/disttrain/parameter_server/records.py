@@ -105,7 +105,7 @@ class Records:
         """This life begins with a checkpoint; said before anything else."""
         self._append(Record(kind=Kind.RESTORED, sequence=checkpoint, version=version))
 
-    def taken_over(self, shard: int, version: int) -> None:
+    def resharded(self, shard: int, version: int) -> None:
         """This life answers for a shard of a checkpoint of another number of shards."""
         self._append(Record(kind=Kind.TAKEN_OVER, version=version, chunk=shard))
 

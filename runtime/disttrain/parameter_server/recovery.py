@@ -139,7 +139,7 @@ class Losses:
         """
         before = self.counts()
         # Else the values of several shards are counted together from the second time on.
-        may_regain = restored is None or not restored.is_divided_anew
+        may_regain = restored is None or not restored.is_resharded
         for shard, file in self._others.items():
             table = _held(restored, shard)
             if table is not None:
@@ -177,8 +177,8 @@ def record_start(records: Records, restored: RestoredShard | None, losses: Losse
     """Write into the ledger with what this life begins."""
     if restored is not None:
         records.restored(restored.checkpoint, restored.version)
-        for shard, former in restored.former.items() if restored.is_divided_anew else ():
-            records.taken_over(shard, former.version)
+        for shard, previous in restored.previous.items() if restored.is_resharded else ():
+            records.resharded(shard, previous.version)
     for life, count in losses.counts().items():
         if count.lost:
             records.lost(life, count)
@@ -197,12 +197,12 @@ def _held(restored: RestoredShard | None, shard: int) -> Table | None:
     """What of a shard's updates is left; None if it was settled by an earlier life."""
     if restored is None:
         return {}
-    former = restored.former.get(shard)
-    return delivered_of(former) if former is not None else None
+    previous = restored.previous.get(shard)
+    return delivered_of(previous) if previous is not None else None
 
 
 def _from(count: Count, held: Delivered | None) -> Count:
-    """Counted from the restored values, which may be of several former shards."""
+    """Counted from the restored values, which may be of several previous shards."""
     held = held or NOTHING
     return replace(count, pushes=held.pushes, sequence=held.sequence)
 

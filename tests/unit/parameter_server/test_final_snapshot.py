@@ -79,7 +79,7 @@ def test_the_next_life_has_everything(tmp_path: Path) -> None:
     assert found.values.share.placement == saved.values.share.placement
     assert (found.version, found.samples, found.checkpoint) == (17, 136, 6)
     assert found.delivered == {REPLICA: saved.deliveries.delivered[REPLICA]}
-    assert restoring.delivered_of(found.former[1]) == found.delivered
+    assert restoring.delivered_of(found.previous[1]) == found.delivered
 
 
 def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
         (a_checkpoint(6, 18), False),
         (a_checkpoint(6, 12, shards=3), False),
     ],
-    ids=["none", "the same", "older", "of a later life", "of a later version", "divided anew"],
+    ids=["none", "the same", "older", "of a later life", "of a later version", "resharded"],
 )
 def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool

@@ -33,17 +33,17 @@ def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -
 
 def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> RestoredShard:
     """What shard `shard` of `shards` restores of one made by the shards in `tables`."""
-    former = answers_for(shard, shards, len(tables))
-    is_divided_anew = len(tables) != shards
+    previous = answers_for(shard, shards, len(tables))
+    is_resharded = len(tables) != shards
     return RestoredShard(
         checkpoint=1,
         update_rule="sgd",
         values=Values(placements.a_share({placements.PARAMETERS: 0}, 64)),
         version=1,
         samples=1,
-        delivered=restoring.merge(list(tables.values())) if is_divided_anew else tables[shard],
-        is_divided_anew=is_divided_anew,
-        former={old: Notes(version=1, tables=table_of(tables[old])) for old in former},
+        delivered=restoring.merge(list(tables.values())) if is_resharded else tables[shard],
+        is_resharded=is_resharded,
+        previous={old: Notes(version=1, tables=table_of(tables[old])) for old in previous},
     )
 
 
@@ -60,8 +60,8 @@ def test_every_loss_of_every_shard_is_counted_once_whatever_their_number_is_now(
     tmp_path: Path, shards: int
 ) -> None:
     tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
-    for former in tables:
-        acknowledge(tmp_path, former, 15)
+    for previous in tables:
+        acknowledge(tmp_path, previous, 15)
     found = [
         lost(tmp_path, shard, shards, a_checkpoint(shard, shards, tables))
         for shard in range(shards)
@@ -73,8 +73,8 @@ def test_later_lives_still_tell_of_what_the_shards_that_are_no_more_have_lost(
     tmp_path: Path,
 ) -> None:
     tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
-    for former in tables:
-        acknowledge(tmp_path, former, 15)
+    for previous in tables:
+        acknowledge(tmp_path, previous, 15)
     assert lost(tmp_path, 0, 1, a_checkpoint(0, 1, tables)) == {1: 18}
     acknowledge(tmp_path, 0, 4, NEW)
     later = a_checkpoint(0, 1, {0: restoring.merge(list(tables.values())) | a_table(3, NEW)})
