@@ -765,7 +765,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
     Mutant(
-        name="an end of the job that a replica forgets as it is halted",
+        name="an end of the job that a replica forgets as it is cancelled",
         file=f"{_R}/replica/replica.py",
         old="            self._look_for_end()\n",
         new="",

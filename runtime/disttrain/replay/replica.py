@@ -16,13 +16,13 @@ from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording
-from disttrain.replay.wires import HaltByTurns, Wires
+from disttrain.replay.wires import CancellationByTurns, Wires
 from disttrain.replica import accrual, device
+from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
-from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
@@ -79,7 +79,7 @@ class ReplayedReplica:
         connection = Connection(
             model,
             self._wires.sides(self.ledger.life),
-            HaltByTurns(self._wires.time),
+            CancellationByTurns(self._wires.time),
             self.ledger,
             pushes=partial(_Pushes, self),
             fetches=_Fetches,
@@ -93,7 +93,7 @@ class ReplayedReplica:
             if first is not None:
                 self._downpour.begin(first)
             loop.train_until(self._ends)
-        except (Halted, RecordContradicted):
+        except (Cancelled, RecordContradicted):
             if self.ledger.following is not None:
                 raise
 
@@ -127,7 +127,7 @@ class ReplayedReplica:
     def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
         if self.ledger.following is None:
             # The life ended here, and perhaps of this step.
-            raise Halted
+            raise Cancelled
         return self._learner.loss(batch, context)
 
     def _ends(self) -> bool:
@@ -148,11 +148,11 @@ class _Pushes(PushThread):
         replica: ReplayedReplica,
         client: PushClient,
         model: FlatModel,
-        halt: Halt,
+        cancellation: Cancellation,
         ledger: Ledger,
     ) -> None:
         self._replica = replica
-        super().__init__(client, model, halt, ledger)
+        super().__init__(client, model, cancellation, ledger)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
         self._replica.submits(push)

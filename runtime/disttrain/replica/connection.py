@@ -12,9 +12,9 @@ from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
 from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient, PushResult
 from disttrain.parameter_server.errors import EvaluationOver, PushRefused
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
-from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
@@ -50,20 +50,20 @@ class ClientThread:
     compute thread.
     """
 
-    def __init__(self, name: str, end: Callable[[], None], halt: Halt) -> None:
+    def __init__(self, name: str, end: Callable[[], None], cancellation: Cancellation) -> None:
         """`end`: called by the thread as it ends."""
         self._end = end
-        self._halt = halt
-        self._acts: queue.SimpleQueue[Callable[[], None] | None] = halt.new_queue()
+        self._cancellation = cancellation
+        self._acts: queue.SimpleQueue[Callable[[], None] | None] = cancellation.new_queue()
         self.transfers = Transfers()
         self.waited_seconds = 0.0
         """How long the compute thread was blocked here, in all."""
-        self._thread = halt.start(name, self._run)
+        self._thread = cancellation.start(name, self._run)
 
     def begin(self, act: Callable[[], T]) -> "Future[T]":
         """Do something after all that was begun before.
 
-        The future has what it gives, or EvaluationOver; nothing once the process is halted.
+        The future has what it gives, or EvaluationOver; nothing once the process is cancelled.
         """
         future: Future[T] = Future()
 
@@ -77,8 +77,8 @@ class ClientThread:
         return future
 
     def call(self, act: Callable[[], T]) -> T:
-        """Do something after all that was begun before; return when it is done. Raises Halted."""
-        done: queue.SimpleQueue[T] = self._halt.new_queue()
+        """As `begin`, and return when it is done. Raises Cancelled."""
+        done: queue.SimpleQueue[T] = self._cancellation.new_queue()
         self._acts.put(lambda: done.put(act()))
         return self._wait_for(done)
 
@@ -89,7 +89,7 @@ class ClientThread:
 
     def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
         began = time.perf_counter()
-        item = self._halt.get(source)
+        item = self._cancellation.get(source)
         self.waited_seconds += time.perf_counter() - began
         return item
 
@@ -98,7 +98,7 @@ class ClientThread:
             while (act := self._acts.get()) is not None:
                 act()
         except BaseException as error:
-            self._halt.say(error)
+            self._cancellation.cancel(error)
         finally:
             self._end()
 
@@ -109,7 +109,9 @@ class FetchThread(ClientThread):
     `client` is used by this thread only.
     """
 
-    def __init__(self, client: FetchClient, halt: Halt, ledger: Ledger = SILENT) -> None:
+    def __init__(
+        self, client: FetchClient, cancellation: Cancellation, ledger: Ledger = SILENT
+    ) -> None:
         self.client = client
         self._ledger = ledger
         self._number = 0
@@ -118,10 +120,10 @@ class FetchThread(ClientThread):
         """The fetch that was asked for need not wait for its time."""
         self._is_dropped = False
         """It is not to begin any more."""
-        self._results: queue.SimpleQueue[FetchResult] = halt.new_queue()
+        self._results: queue.SimpleQueue[FetchResult] = cancellation.new_queue()
         self.last_seconds = 0.0
         """How long the latest fetch took."""
-        super().__init__("fetch", client.close, halt)
+        super().__init__("fetch", client.close, cancellation)
 
     def ask(
         self,
@@ -134,7 +136,7 @@ class FetchThread(ClientThread):
         The two functions are called by the thread, before and after the fetch. Raises what ended
         this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
-        self._halt.check()
+        self._cancellation.check()
         if not self._asked:
             self._asked = True
             self._is_due.clear()
@@ -143,7 +145,7 @@ class FetchThread(ClientThread):
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrives within that time, once; None if nothing does. With 0 it never waits.
 
-        Raises Halted, or what ended another thread, while it waits.
+        Raises Cancelled, or what ended another thread, while it waits.
         """
         if not self._asked:
             return None
@@ -151,13 +153,13 @@ class FetchThread(ClientThread):
         if result is None and within_seconds > 0:
             began = time.perf_counter()
             self._is_due.set()
-            result = self._halt.get_within(self._results, within_seconds)
+            result = self._cancellation.get_within(self._results, within_seconds)
             self.waited_seconds += time.perf_counter() - began
         self._asked = result is None
         return result
 
     def wait(self) -> FetchResult | None:
-        """What was asked for; None if nothing was. Raises Halted."""
+        """What was asked for; None if nothing was. Raises Cancelled."""
         if not self._asked:
             return None
         self._is_due.set()
@@ -166,7 +168,7 @@ class FetchThread(ClientThread):
         return result
 
     def drop(self) -> None:
-        """Forget what was asked for. Raises Halted."""
+        """Forget what was asked for. Raises Cancelled."""
         self._is_dropped = True
         self._is_due.set()
         self.call(self._there)
@@ -221,12 +223,16 @@ class PushThread(ClientThread):
     """
 
     def __init__(
-        self, client: PushClient, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
+        self,
+        client: PushClient,
+        model: FlatModel,
+        cancellation: Cancellation,
+        ledger: Ledger = SILENT,
     ) -> None:
         self.client = client
         self._ledger = ledger
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free: queue.SimpleQueue[Outgoing] = halt.new_queue()
+        self._free: queue.SimpleQueue[Outgoing] = cancellation.new_queue()
         for outgoing in model.outgoing:
             self._free.put(outgoing)
         self.acknowledged = Acknowledged()
@@ -234,7 +240,7 @@ class PushThread(ClientThread):
         self.staleness_unknown = 0
         self.refused = 0
         """Pushes that a shard refused for what they held."""
-        super().__init__("push", client.close, halt)
+        super().__init__("push", client.close, cancellation)
 
     def acquire(self) -> Outgoing:
         """A gradient buffer that nobody else uses; may wait for a push's answer."""
@@ -253,7 +259,7 @@ class PushThread(ClientThread):
         self._acts.put(lambda: self._advance(position))
 
     def wait_answered(self) -> None:
-        """Return when everything submitted was answered by every shard. Raises Halted."""
+        """Return when everything submitted was answered by every shard. Raises Cancelled."""
         self.call(lambda: None)
 
     def _send(self, outgoing: Outgoing, push: Push) -> None:
@@ -287,8 +293,8 @@ class PushThread(ClientThread):
                 self.staleness[staleness_bucket(result.staleness)] += 1
 
 
-MakePushes = Callable[[PushClient, FlatModel, Halt, Ledger], PushThread]
-MakeFetches = Callable[[FetchClient, Halt, Ledger], FetchThread]
+MakePushes = Callable[[PushClient, FlatModel, Cancellation, Ledger], PushThread]
+MakeFetches = Callable[[FetchClient, Cancellation, Ledger], FetchThread]
 
 CLOSE_SECONDS = 5.0
 """Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""
@@ -309,7 +315,7 @@ class Connection:
         self,
         model: FlatModel,
         sides: Sides,
-        halt: Halt,
+        cancellation: Cancellation,
         ledger: Ledger = SILENT,
         *,
         pushes: MakePushes = PushThread,
@@ -317,10 +323,10 @@ class Connection:
     ) -> None:
         """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record."""
         self.model = model
-        self.pushes = pushes(sides.push, model, halt, ledger)
-        self.fetches = fetches(sides.fetch, halt, ledger)
+        self.pushes = pushes(sides.push, model, cancellation, ledger)
+        self.fetches = fetches(sides.fetch, cancellation, ledger)
         self.ledger = ledger
-        self.halt = halt
+        self.cancellation = cancellation
 
     def upload(self, shards: Sequence[int]) -> None:
         """Send the model's present values to these shards; return when they have them.
@@ -338,13 +344,13 @@ class Connection:
         self.fetches.ask(self.model.first_fetch_into)
         while (fetched := self.fetches.take()) is None:
             meanwhile()
-            self.halt.check()
+            self.cancellation.check()
         self.model.adopt_first_fetch()
         return fetched
 
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
-        self.halt.say()
+        self.cancellation.cancel()
         self.pushes.client.stop()
         self.fetches.client.stop()
         self.pushes.close(CLOSE_SECONDS)

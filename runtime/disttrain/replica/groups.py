@@ -236,9 +236,9 @@ class GroupStaging:
     def settle(self) -> None:
         """Take note of what the shards and the coordinator have; never waits.
 
-        Raises Halted, or what ended a thread.
+        Raises Cancelled, or what ended a thread.
         """
-        self._connection.halt.check()
+        self._connection.cancellation.check()
         for one in [one for one in self._sent if one[1].done()]:
             self._sent.remove(one)
             self._arrived(*one)
@@ -254,7 +254,7 @@ class GroupStaging:
         wait(self._under_way(), seconds, "FIRST_COMPLETED")
 
     def drain(self) -> None:
-        """Return when nothing is under way. Raises Halted."""
+        """Return when nothing is under way. Raises Cancelled."""
         while self._under_way():
             self.wait(_LOOK_AGAIN_SECONDS)
             self.settle()

@@ -17,10 +17,10 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
 from disttrain.replica import ledger
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
 from disttrain.transport import descriptors, malloc
 from disttrain.transport.factory import open_transport
@@ -36,7 +36,7 @@ class Membership:
     def __init__(self, config: LaunchConfig) -> None:
         """`config`: what the process was told at its start."""
         self.config = config
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         self._spec = spec = config.job.spec
         self.farewells = farewells.open_farewells(config)
         """Where to write down what a coordinator that is away cannot be told."""
@@ -50,7 +50,7 @@ class Membership:
             Role.REPLICA,
             spec.coordinator.heartbeat_seconds,
             # The shards may have ended before this process: they answer none of its waits.
-            on_end=self.halt.say,
+            on_end=self.cancellation.cancel,
         )
 
     def join(
@@ -88,7 +88,7 @@ class Membership:
                 outgoing_buffers=outgoing_buffers,
                 precision=defaults.precision(self._spec),
             )
-            self.connection = Connection(flat, self._clients(joined), self.halt, log)
+            self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection
 
     def upload(self, shards: tuple[int, ...]) -> None:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica import seeding
-from disttrain.replica.halt import Halt, Halted
+from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
 from disttrain.task import user_code
 from disttrain.task.errors import TaskError
@@ -90,9 +90,9 @@ class Pipeline:
         source: WorkSource,
         cutting: Cutting,
         config: PipelineConfig,
-        halt: Halt,
+        cancellation: Cancellation,
     ) -> None:
-        self._halt = halt
+        self._cancellation = cancellation
         self._source = source
         self._dropped = threading.Event()
         inline = config.workers == 0 and draws_random_numbers(dataset, collate)
@@ -127,7 +127,7 @@ class Pipeline:
             return self._ready.get(timeout=timeout)
         except queue.Empty:
             # What ended the thread that makes the batches would not be seen otherwise.
-            self._halt.check()
+            self._cancellation.check()
             return None
 
     def drop(self) -> None:
@@ -140,21 +140,21 @@ class Pipeline:
                 loaded = reading.next(_LOOK_AGAIN_SECONDS)
                 if loaded is not None and isinstance(loaded.batch, TaskError):
                     # Not raised: its traceback would keep the loader, and with it the workers.
-                    self._halt.say(loaded.batch)
+                    self._cancellation.cancel(loaded.batch)
                     return
                 if loaded is not None:
                     self._put(loaded)
-        except Halted:
+        except Cancelled:
             return
         except BaseException as error:
-            self._halt.say(error)
+            self._cancellation.cancel(error)
 
     def _put(self, loaded: Loaded) -> None:
         while not self._dropped.is_set():
             try:
                 return self._ready.put(loaded, timeout=_LOOK_AGAIN_SECONDS)
             except queue.Full:
-                self._halt.check()
+                self._cancellation.check()
         return None
 
 
@@ -173,7 +173,7 @@ class _Items:
         self._lease: Lease | None = None
 
     def await_lease(self, seconds: float) -> bool:
-        """Whether there is a lease to begin with, in that time. Raises Halted."""
+        """Whether there is a lease to begin with, in that time. Raises Cancelled."""
         if self._dropped.is_set():
             return False
         self._lease = self._source.next_within(seconds)
@@ -205,7 +205,7 @@ class _Reading:
         """There will be none any more."""
 
     def next(self, timeout: float) -> Loaded | None:
-        """The next batch; None when no lease came for one in that time. Raises Halted."""
+        """The next batch; None when no lease came for one in that time. Raises Cancelled."""
         while self._batches is not None or self._items.await_lease(timeout):
             # In a worker the task's code cannot be seen from here: what takes long is the waiting.
             with user_code.noted("reading a batch"):

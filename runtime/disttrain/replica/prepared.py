@@ -10,7 +10,7 @@ from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import device, evaluation, model_tensors, task_calls
-from disttrain.replica.halt import Halt
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
@@ -36,7 +36,13 @@ class Prepared:
         return lambda batch, context: self.task.loss(self.model, place(batch), context)
 
     def pipeline(
-        self, seed: int, source: WorkSource, cutting: Cutting, halt: Halt, *, beside: bool = False
+        self,
+        seed: int,
+        source: WorkSource,
+        cutting: Cutting,
+        cancellation: Cancellation,
+        *,
+        beside: bool = False,
     ) -> Pipeline:
         """The batches of what the source gives, read as the task wants it.
 
@@ -52,7 +58,7 @@ class Prepared:
             pin_memory=self.device.type == "cuda",
             seed=seed,
         )
-        return Pipeline(dataset, collate, source, cutting, config, halt)
+        return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
 
 def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]) -> Prepared:

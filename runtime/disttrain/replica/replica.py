@@ -33,8 +33,8 @@ from disttrain.errors import DistTrainError
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import device, evaluation
+from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.evaluation import Sums
-from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.training import Stages
@@ -146,7 +146,7 @@ class Replica:
         self._coordinator = membership.coordinator
         self._member = joined.member
         self._training = training
-        self._halt = membership.halt
+        self._cancellation = membership.cancellation
         self._exit_code: ExitCode | None = None
         self._leaving = False
         self._has_begun = False
@@ -159,7 +159,7 @@ class Replica:
         A shard that is away keeps this process for so long at most.
         """
         self._leaving = True
-        impatience = threading.Timer(patience_seconds, self._halt.say)
+        impatience = threading.Timer(patience_seconds, self._cancellation.cancel)
         impatience.daemon = True
         impatience.start()
 
@@ -174,7 +174,7 @@ class Replica:
         except (Fenced, MemberFenced) as error:
             LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
             return ExitCode.RESTART
-        except Halted:
+        except Cancelled:
             self._look_for_end()
             if self._exit_code is not None:
                 return self._exit_code

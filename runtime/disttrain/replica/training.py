@@ -62,21 +62,21 @@ class Training(ABC):
 
     @abstractmethod
     def drain(self) -> None:
-        """Begin nothing more; return when the holders have all that was computed. Raises Halted."""
+        """Begin nothing more; return when the holders have what was computed. Raises Cancelled."""
 
     def write_part(self, order: Checkpoint) -> Result:
         """Write a part of a checkpoint, of a replica that holds some of the job's state."""
         return OrderFailed(message=f"a replica holds nothing that checkpoint {order.number} wants")
 
     def fetch_now(self) -> Versions:
-        """Give the model the shards' present values; their versions. Raises Halted."""
+        """Give the model the shards' present values; their versions. Raises Cancelled."""
         return ()
 
     def evaluated(self) -> None:  # noqa: B027 - to most it makes no difference.
         """The values of `fetch_now` were measured, while the other replicas went on."""
 
     def release(self) -> None:  # noqa: B027 - no stage follows most strategies.
-        """Leave the connection to the next stage's training, after `drain`. Raises Halted."""
+        """Leave the connection to the next stage's training, after `drain`. Raises Cancelled."""
 
     @abstractmethod
     def progress(self) -> Progress:

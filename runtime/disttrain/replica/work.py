@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, MemberId, Position, Progress
-from disttrain.replica.halt import Halt
+from disttrain.replica.cancellation import Cancellation
 
 _LOOK_AGAIN_SECONDS = 0.1
 
@@ -91,7 +91,11 @@ class WorkSource:
     """Asks the coordinator for work ahead of need. Belongs to the thread that reads the data."""
 
     def __init__(
-        self, ask: Ask, held: Held, halt: Halt, clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Ask,
+        held: Held,
+        cancellation: Cancellation,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ended = False
         """There will be no more than what is held."""
@@ -99,7 +103,7 @@ class WorkSource:
         """True while everything received was given out and the coordinator had no more."""
         self._ask = ask
         self._held = held
-        self._halt = halt
+        self._cancellation = cancellation
         self._clock = clock
         self._asked: Future[messages.Reply] | None = None
         self._has_none = False
@@ -117,7 +121,7 @@ class WorkSource:
         return lease
 
     def next_within(self, seconds: float) -> Lease | None:
-        """The next lease; None when there is none in that time. Raises Halted."""
+        """The next lease; None when there is none in that time. Raises Cancelled."""
         end = self._clock() + seconds
         while True:
             lease = self.next_now()
@@ -140,10 +144,10 @@ class WorkSource:
             with suppress(FutureTimeout):
                 self._asked.result(seconds)
         elif not self._may_ask:
-            self._halt.sleep(min(seconds, max(0.0, self._ask_at - self._clock())))
+            self._cancellation.sleep(min(seconds, max(0.0, self._ask_at - self._clock())))
         else:
             self._held.wait_for_room(seconds)
-        self._halt.check()
+        self._cancellation.check()
 
     def _receive(self, asked: "Future[messages.Reply]") -> None:
         self._asked = None

@@ -21,10 +21,10 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.groups import GroupStaging, HeldGroups
-from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.strategies.sandblaster import BatchLoop, TrialPoint
 from disttrain.replica.work import WorkItem
@@ -135,7 +135,7 @@ class Replica:
         self.shards = Shards(flat.parameters.detach().clone())
         self.coordinator, self.pipeline = Coordinator(), Batches()
         sides = Sides(push=self.shards, fetch=self.shards)
-        self.connection = Connection(flat, sides, Halt())
+        self.connection = Connection(flat, sides, Cancellation())
         member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
         self.held = HeldGroups(member, lambda: NO_PROGRESS, lambda _: 3)
         self.staging = GroupStaging(self.connection, self.coordinator.request, member, self.held)
@@ -164,9 +164,9 @@ class Replica:
         return group
 
     def run_until(self, holds: Callable[[], bool]) -> None:
-        timer = threading.Timer(SECONDS, self.connection.halt.say)
+        timer = threading.Timer(SECONDS, self.connection.cancellation.cancel)
         timer.start()
-        self.loop.train_until(lambda: holds() or self.connection.halt.said)
+        self.loop.train_until(lambda: holds() or self.connection.cancellation.is_cancelled)
         timer.cancel()
         assert holds()
 

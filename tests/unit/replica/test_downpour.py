@@ -19,10 +19,10 @@ from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import accrual, gradient_check, seeding
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import LostLeases, WorkItem
@@ -69,11 +69,11 @@ class Trained:
     ) -> None:
         """`pace`: None is the one that a job has."""
         self.model = model
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         flat = FlatModel(
             model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=in_flight + 1
         )
-        self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
+        self.connection = Connection(flat, Sides(push=server, fetch=server), self.cancellation)
         self.connection.upload([0])
         self.loop = Downpour(self.connection, config, pace=pace)
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
@@ -401,14 +401,14 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long(
     third = threading.Thread(target=trained.step, args=[steps[2]], daemon=True)
 
     pushes = trained.connection.pushes
-    get, waits = pushes._halt.get, threading.Event()
+    get, waits = pushes._cancellation.get, threading.Event()
 
     def note_and_get(source: "queue.SimpleQueue[Any]") -> Any:
         if source is pushes._free:
             waits.set()
         return get(source)
 
-    monkeypatch.setattr(pushes._halt, "get", note_and_get)
+    monkeypatch.setattr(pushes._cancellation, "get", note_and_get)
     third.start()
     assert waits.wait(20)
     began = time.perf_counter()

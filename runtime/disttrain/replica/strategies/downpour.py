@@ -30,12 +30,12 @@ class DownpourTraining(Training):
         self._downpour = Downpour(self._connection, manifest, spec.replicas.count)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
-        self._source = source = WorkSource(coordinator.request, held, membership.halt)
+        self._source = source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 

@@ -114,7 +114,7 @@ class TrialPoint:
         return bool(done) and self._adopt() == evaluation
 
     def fetch_now(self) -> Versions:
-        """Leave the point for the shards' present parameters. Raises Halted."""
+        """Leave the point for the shards' present parameters. Raises Cancelled."""
         # A point on its way arrives before, in the same memory.
         self._fetching = None
         self._evaluation = 0
@@ -273,8 +273,10 @@ class BatchTraining(Training):
         self._staging = GroupStaging(self._connection, ask, member, held)
         indices = partial(permutation.portion_indices, joined.seed, samples, size)
         cutting = Cutting(batch_size=size, portion_indices=indices)
-        source = WorkSource(ask, held, membership.halt)
-        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt, beside=True)
+        source = WorkSource(ask, held, membership.cancellation)
+        pipeline = prepared.pipeline(
+            joined.seed, source, cutting, membership.cancellation, beside=True
+        )
         loss = prepared.loss()
         self._loop = BatchLoop(loss, pipeline, self._staging, self._point, held, joined.seed)
 

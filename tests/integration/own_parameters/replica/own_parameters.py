@@ -44,12 +44,14 @@ class Descent(Training):
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         self._loss = prepared.loss()
         held = HeldLeases(joined.member, self.progress)
-        self._source = WorkSource(coordinator.request, held, membership.halt)
+        self._source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        self._batches = prepared.pipeline(joined.seed, self._source, cutting, membership.halt)
+        self._batches = prepared.pipeline(
+            joined.seed, self._source, cutting, membership.cancellation
+        )
         self._position = START
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
