@@ -120,7 +120,6 @@ class Storage:
         self.pending_deletes |= self.blobs.delete(there.keys() - named)
 
     def final_snapshot(self, part: str, content_hash: str) -> str:
-        """The name of a part that a shard saves as it is told to end."""
         return f"{names.FINAL_SNAPSHOTS}/{part}/{names.plain_hash(content_hash)}"
 
     def final_snapshot_note(self, part: str) -> str:

@@ -176,7 +176,6 @@ def _sources(manifest: Manifest, share: Share) -> set[int]:
 
 
 def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> list[FileEntry]:
-    """All files of the sources, and those with the others' tables."""
     holders = manifest.holders
     of_sources = [entry for holder in sorted(sources) for entry in holders[holder].files]
     return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in previous)]))

@@ -84,18 +84,15 @@ class Values:
         return vector in self._tensors
 
     def vector_of(self, header: Header) -> Vector | None:
-        """The vector that a header is about; None: it is not here."""
         vector = self.share.placement.vector(header.vector)
         return vector if vector is not None and self.has(vector) else None
 
     def is_whole_chunk(self, vector: Vector, header: Header) -> bool:
-        """Whether a chunk has the elements that its number says."""
         part = self.share.chunk(vector, header.chunk)
         said = header.element_type, header.first, header.count, header.chunks
         return said == (vector.element_type, part.first, part.count, self.share.num_chunks(vector))
 
     def holds(self, vector: Vector, header: Header) -> bool:
-        """Whether a chunk's element type and elements are this holder's."""
         held = self.share.range_of(vector)
         return (
             header.element_type == vector.element_type
@@ -104,7 +101,6 @@ class Values:
         )
 
     def part(self, part: Part) -> Tensor:
-        """A view of some of this holder's elements."""
         return self.tensor(part.vector)[self._local(part)]
 
     def beside(self, part: Part) -> dict[str, Tensor]:
@@ -141,11 +137,9 @@ class Values:
         return self.all_bytes(part.vector)[local.start * size : local.stop * size]
 
     def all_bytes(self, vector: Vector) -> memoryview:
-        """The memory of all of this holder's elements of a vector."""
         return self._bytes[vector]
 
     def tensor(self, vector: Vector) -> Tensor:
-        """All of this holder's elements of a vector."""
         return self._tensors[vector]
 
     def _local(self, part: Part) -> slice:

@@ -86,13 +86,11 @@ class Cut:
     seconds: float = 0.0
 
     def before_change(self, part: Part) -> None:
-        """The holder's thread is about to change these elements."""
         began = time.perf_counter()
         self.snapshot.before_change(part)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
 
     def before_change_of(self, tensors: Sequence[Tensor]) -> None:
-        """The same for whole vectors."""
         began = time.perf_counter()
         self.snapshot.before_change_of(tensors)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
@@ -135,7 +133,6 @@ class Writer:
         return self._is_over.is_set()
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is over within so many seconds."""
         return self._is_over.wait(timeout)
 
     def _run(self) -> None:
@@ -156,13 +153,11 @@ def write(made: Cut, parts: Parts) -> Written:
 
 
 def metadata(made: Cut) -> dict[str, str]:
-    """What the file says beside its tensors."""
     columns = {name: " ".join(table.columns) for name, table in made.notes.tables.items()}
     return {**made.notes.metadata, **columns, "version": str(made.notes.version)}
 
 
 def contents(made: Cut) -> list[Content]:
-    """The tensors of the file: vectors, then tables."""
     values = [
         _values(vector, count, made.snapshot.values_of(vector))
         for vector, count in made.counts.items()

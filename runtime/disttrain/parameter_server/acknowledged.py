@@ -75,7 +75,6 @@ class AcknowledgedFile:
         return dict(self._counts)
 
     def count(self, life: SenderLife) -> Count:
-        """Of one life; zeros if it is not known."""
         return self._counts.get(life, Count())
 
     def store(self, life: SenderLife, count: Count) -> None:
@@ -183,7 +182,6 @@ class AcknowledgedFile:
 
 
 def _write(path: Path, counts: dict[SenderLife, Count]) -> bool:
-    """Whether a new file holds all of them."""
     file = AcknowledgedFile(path)
     try:
         for life, count in counts.items():

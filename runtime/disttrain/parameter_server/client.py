@@ -81,7 +81,6 @@ class UploadTask(Sending):
     def __init__(
         self, link: ShardLink, identity: Identity, number: int, values: Mapping[Vector, Buffer]
     ) -> None:
-        """`number` of the upload in the sender's life."""
         super().__init__(link, identity.header(Verb.UPLOAD)._replace(sequence=number), values)
 
     def take(self, message: Message) -> None:
@@ -178,7 +177,6 @@ class Push:
 
     @property
     def nbytes(self) -> int:
-        """Payload, over all shards."""
         runs = self.runs().items()
         return self.gradient.nbytes + sum(
             run.count * vector.element_bytes for vector, ranges in runs for run in ranges
@@ -198,7 +196,6 @@ class Push:
         )
 
     def runs(self) -> Mapping[Vector, Sequence[Range]]:
-        """The parts of the buffers that are to be sent."""
         if self.changed is not None:
             return {
                 vector: self.changed[vector] for vector in self.changed if vector in self.buffers

@@ -156,7 +156,6 @@ class ShardLink:
         return True
 
     def close(self) -> None:
-        """Drops what was not sent."""
         if self.channel is not None:
             self.channel.close()
         self.channel = None
@@ -259,7 +258,6 @@ class Conversation:
         self._stopped.set()
 
     def close(self) -> None:
-        """Drops what was not sent."""
         for link in self.links.values():
             link.close()
 

@@ -88,7 +88,6 @@ class Delivered(NamedTuple):
 
     @property
     def is_partial(self) -> bool:
-        """Whether some chunks of the push under way are in the values."""
         return self.next_chunk > 0
 
 
@@ -228,7 +227,6 @@ class Deliveries:
 
 
 def _abandoned(state: Delivered) -> Delivered:
-    """The push under way does not go on."""
     return state._replace(
         next_chunk=0, chunks=0, partial_pushes=state.partial_pushes + int(state.is_partial)
     )
@@ -239,7 +237,6 @@ COLUMNS = ("sender", "incarnation", *Delivered._fields)
 
 
 def to_rows(delivered: dict[SenderLife, Delivered]) -> list[list[int]]:
-    """The table as numbers, one row of `COLUMNS` per life."""
     return [[*life, *state] for life, state in delivered.items()]
 
 

@@ -57,7 +57,6 @@ class FetchTask(Task):
         self._begin()
 
     def destination(self, header: Header) -> memoryview | None:
-        """Where a chunk goes; None for what was not asked for."""
         part = self._part(header)
         if part is None:
             return None

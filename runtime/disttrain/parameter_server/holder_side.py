@@ -76,7 +76,6 @@ class ShardState:
         return Notes(version=self.count, metadata=metadata, tables=tables)
 
     def answer(self, verb: Verb, request: Header) -> Header:
-        """The header of an answer, with the present version."""
         return request._replace(
             verb=verb,
             role=Role.SHARD,

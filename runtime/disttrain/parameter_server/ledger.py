@@ -119,12 +119,10 @@ class Ledger:
         self._file.fold(lambda content: shorten(np.frombuffer(content, RECORD)).tobytes())
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 
 def path_of(folder: Path, shard: int, incarnation: int) -> Path:
-    """The file of one life of a shard."""
     return record_file.path_of(folder, names.shard_name(shard), incarnation)
 
 
@@ -175,7 +173,6 @@ def _fold_commits(records: Records, version: int) -> Records:
 
 
 def _is_twice(records: Records, settled: Mask) -> Mask:
-    """Records of evaluations that count a group twice."""
     pairs = np.stack([records["sequence"], records["lease_offset"]], axis=1)[settled]
     found, counts = np.unique(pairs, axis=0, return_counts=True)
     return np.isin(records["sequence"], found[counts > 1][:, 0])

@@ -63,7 +63,6 @@ class OrderBook:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a checkpoint is on its way to disk."""
         return self._writing is not None
 
     def carry_out(self, numbered: NumberedOrder) -> Result | None:
@@ -87,7 +86,6 @@ class OrderBook:
         return orders.Done()
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
-        """An order that was begun earlier, and its answer."""
         return self._returned() or self._finished_checkpoint()
 
     def _configure(self, order: orders.Configure) -> Result:

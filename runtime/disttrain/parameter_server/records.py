@@ -46,7 +46,6 @@ class Records:
 
     @property
     def num_missing(self) -> int:
-        """Records that the ledger lacks, since its disk was full."""
         return self.ledger.missing if self.ledger is not None else 0
 
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
@@ -89,7 +88,6 @@ class Records:
             )
 
     def returned(self, checkpoint: int, order: int) -> None:
-        """This life goes on from a checkpoint."""
         self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=order))
 
     def stopped(self, version: int) -> None:
@@ -115,7 +113,6 @@ class Records:
         self._append(record._replace(samples=count.lost, sequence=count.doubtful))
 
     def event(self, kind: Kind, life: SenderLife) -> None:
-        """Something about a sender as a whole."""
         self._append(self._record_of(kind, life))
 
     def settled(self, version: int) -> None:

@@ -166,7 +166,6 @@ class Losses:
 
 
 def log_lost(lost: Mapping[SenderLife, int], supervisor: Supervisor) -> None:
-    """Log how many updates of each sender are lost since the life before."""
     # A node that was lost may have taken counts with it.
     said = "updates lost" if supervisor is Supervisor.LAUNCHER else "updates lost, at least"
     for life, count in lost.items():
@@ -174,7 +173,6 @@ def log_lost(lost: Mapping[SenderLife, int], supervisor: Supervisor) -> None:
 
 
 def record_start(records: Records, restored: RestoredShard | None, losses: Losses) -> None:
-    """Write into the ledger with what this life begins."""
     if restored is not None:
         records.restored(restored.checkpoint, restored.version)
         for shard, previous in restored.previous.items() if restored.is_resharded else ():

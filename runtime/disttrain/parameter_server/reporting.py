@@ -12,7 +12,6 @@ from disttrain.parameter_server.shard import Shard
 
 
 def position_of(life: SenderLife, state: Delivered) -> SenderPosition:
-    """How far a sender is, in the coordinator's words."""
     return SenderPosition(
         index=life.sender,
         incarnation=life.incarnation,

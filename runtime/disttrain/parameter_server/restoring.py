@@ -63,13 +63,11 @@ def _shard(restored: Restored) -> RestoredShard:
 
 
 def table_of(delivered: dict[SenderLife, Delivered]) -> dict[str, Table]:
-    """What a shard writes into its part of a checkpoint."""
     rows = deliveries.to_rows(delivered)
     return {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
 
 
 def delivered_of(notes: Notes) -> dict[SenderLife, Delivered]:
-    """What a part says of every sender."""
     return deliveries.from_rows(notes.tables[_DELIVERIES].rows)
 
 

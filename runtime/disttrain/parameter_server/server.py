@@ -51,7 +51,6 @@ _LEAVE_SECONDS = 1.0
 
 
 def main(config: LaunchConfig) -> int:
-    """Run the shard until it is told to end; the exit code."""
     torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
     transport = open_transport(config.transport_config)
@@ -111,7 +110,6 @@ class ShardProcess:
         return self._say_goodbye()
 
     def stop(self) -> None:
-        """End soon; from a signal handler."""
         self._stopping = True
 
     def _may_stop(self) -> bool:

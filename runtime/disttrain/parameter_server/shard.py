@@ -35,7 +35,6 @@ class Shard:
     """Introductions, initial values and fetches; what changes the values is a stage's own."""
 
     def __init__(self, stages: Sequence[HolderSide]) -> None:
-        """Of the job, with one state and the same records."""
         self.state = stages[0].state
         self.records = stages[0].records
         self.refused: Counter[str] = Counter()
@@ -100,7 +99,6 @@ class Shard:
         self.stage.begin(restored.values, restored.description, returned_to)
 
     def admit(self, life: SenderLife) -> None:
-        """This life of a replica may push and fetch, earlier ones may not."""
         self.stage.drop(SenderLife(life.sender, life.incarnation - 1))
         self.state.deliveries.admit(life.sender, life.incarnation)
         self.records.event(Kind.ADMITTED, life)

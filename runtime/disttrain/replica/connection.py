@@ -38,7 +38,6 @@ class Transfers:
         """Payload, without headers."""
 
     def add(self, seconds: float, nbytes: int) -> None:
-        """Count a push to all shards, or a fetch from all of them, that has ended."""
         self.seconds.observe(seconds)
         self.nbytes += nbytes
 
@@ -250,7 +249,6 @@ class PushThread(ClientThread):
             return self._wait_for(self._free)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
-        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
         outgoing.leave()
         self._acts.put(lambda: self._send(outgoing, push))
 

@@ -20,24 +20,20 @@ def resolve(wanted: Device) -> torch.device:
 
 
 def mover(device: torch.device) -> Callable[[Any], Any]:
-    """What moves a batch to the device; on the CPU it stays as it is."""
     if device.type == "cpu":
         return lambda batch: batch
     return lambda batch: move(batch, device)
 
 
 def move(batch: Any, device: torch.device) -> Any:
-    """The batch with every tensor in tuples, lists and dicts on the device."""
     return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def in_double_precision(batch: Any) -> Any:
-    """The batch with every floating-point tensor in tuples, lists and dicts as float64."""
     return _each_tensor(batch, lambda one: one.double() if one.is_floating_point() else one)
 
 
 def holds_double_precision(batch: Any) -> bool:
-    """Whether any tensor in tuples, lists and dicts is float64."""
     found: list[bool] = []
 
     def note(tensor: Tensor) -> Tensor:

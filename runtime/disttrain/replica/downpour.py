@@ -42,7 +42,6 @@ class Counters:
     reported: Reported = field(default_factory=Reported)
 
     def note(self, figures: LossFigures) -> None:
-        """Add what a step's loss came to, if anything counted."""
         if figures.count != 0:
             self.loss_sum += figures.mean
             self.loss_steps += 1
@@ -94,7 +93,6 @@ class Downpour:
         self.counters = Counters()
 
     def begin(self, fetched: FetchResult) -> None:
-        """Say which values the model has, before the first step."""
         self._frozen.begin()
         self._compute_with(fetched)
 
@@ -138,7 +136,6 @@ class Downpour:
         return self._accrual.add(scale, samples, count)
 
     def push(self) -> None:
-        """Start pushing what is accrued, if it is time."""
         if self.counters.steps % self._push_every == 0:
             self._start_pushing()
 
@@ -222,7 +219,6 @@ class Downpour:
     def _judge(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
     ) -> tuple[float, float | None]:
-        """What `gradient_check.check` says, and the count of a loss that has one."""
         known = () if loss is None else loss.scalars
         squared_norm, *values = numbers(gradient_check.squared_norm(gradient), *known)
         figures = None if loss is None else loss.figures(values)

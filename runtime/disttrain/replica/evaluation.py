@@ -112,7 +112,6 @@ class Sums:
         return self.loss / self.count if self.count else None
 
     def add(self, samples: int, loss: tuple[float, float], measures: dict[str, float]) -> None:
-        """Add one batch. `loss`: its sum and its count."""
         self.samples += samples
         self.loss += loss[0]
         self.count += loss[1]

@@ -105,7 +105,6 @@ class FlatModel(GradientViews):
         return {name: vector.buffer for name, vector in self._first_fetch().items()}
 
     def adopt_first_fetch(self) -> None:
-        """Take over what was fetched into `first_fetch_into`."""
         for vector in self._first_fetch().values():
             vector.arrive()
         self._incoming_buffers.scatter()

@@ -107,7 +107,6 @@ class HeldGroups:
 
     @property
     def to_compute(self) -> int:
-        """How many are not computed."""
         with self._room:
             return self._to_compute()
 
@@ -177,7 +176,6 @@ class GroupSum:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every portion of the group is in it."""
         return self.next_portion == self.group.portions[1]
 
 
@@ -250,7 +248,6 @@ class GroupStaging:
             self.groups += 1
 
     def wait(self, seconds: float) -> None:
-        """Return when something of what is under way has ended, or after so long."""
         wait(self._under_way(), seconds, "FIRST_COMPLETED")
 
     def drain(self) -> None:

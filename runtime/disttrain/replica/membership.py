@@ -34,7 +34,6 @@ class Membership:
     """The way to the coordinator, and from it to the shards. Close it last."""
 
     def __init__(self, config: LaunchConfig) -> None:
-        """`config`: what the process was told at its start."""
         self.config = config
         self.cancellation = Cancellation()
         self._spec = spec = config.job.spec
@@ -92,12 +91,10 @@ class Membership:
         return self.connection
 
     def upload(self, shards: tuple[int, ...]) -> None:
-        """Send the model's present values to these shards; return when they have them."""
         assert self.connection is not None  # noqa: S101  Its strategy has shards.
         self.connection.upload(shards)
 
     def open_ledger(self, joined: Joined) -> Ledger:
-        """The log of this life, as the manifest wants it."""
         audit = defaults.audit(self._spec)
         if audit is Audit.OFF:
             return ledger.SILENT
@@ -106,7 +103,6 @@ class Membership:
         return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
     def _clients(self, joined: Joined) -> Sides:
-        """The ways to all shards; each belongs to one thread."""
         placement = joined.placement
         if placement is None:
             message = "the coordinator took in this replica's model without a placement"

@@ -131,7 +131,6 @@ class Pipeline:
             return None
 
     def drop(self) -> None:
-        """Make no more batches and forget those that lie ready."""
         self._dropped.set()
 
     def _fill(self, reading: "_Reading") -> None:

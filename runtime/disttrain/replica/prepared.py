@@ -31,7 +31,6 @@ class Prepared:
     device: torch.device
 
     def loss(self) -> LossOfBatch:
-        """The task's loss of a batch, which is moved to the model's device first."""
         place = device.mover(self.device)
         return lambda batch, context: self.task.loss(self.model, place(batch), context)
 

@@ -16,19 +16,16 @@ def seed_model(seed: int) -> None:
 
 
 def batch_seed(seed: int, epoch: int, portion: int, offset: int) -> int:
-    """Seed for preparing and computing one batch."""
     return _mix(seed, epoch, portion, offset)
 
 
 def seed_step(seed: int) -> None:
-    """Seed the generators that a model draws from: PyTorch's, on the CPU and the GPU."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(seed)
 
 
 def seed_everything(seed: int) -> None:
-    """Seed all generators that a data set may draw from: PyTorch's, NumPy's and Python's."""
     seed_step(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)

@@ -71,7 +71,6 @@ class TaskCalls:
         return self._examples[split]
 
     def input_pipeline(self) -> InputPipeline:
-        """How the data wants to be read."""
         with user_code.running(f"{self._name}.input_pipeline()"):
             return self._task.input_pipeline()
 
@@ -125,7 +124,6 @@ class TaskCalls:
         return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
-        """Sums over a batch."""
         with user_code.running(f"{self._name}.measure()"):
             return checks.check_measures(self._task.measure(model, batch))
 

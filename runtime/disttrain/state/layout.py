@@ -33,7 +33,6 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
 
@@ -44,7 +43,6 @@ class ModelLayout:
     tensors: tuple[TensorSpec, ...]
 
     def elements(self, vector: Vector) -> int:
-        """Length of a vector in elements; 0 if the model has none."""
         return self.lengths().get(vector, 0)
 
     def lengths(self) -> dict[Vector, int]:

@@ -45,7 +45,6 @@ def name_of(what: What) -> str:
 
 @contextmanager
 def noted(what: What) -> Iterator[None]:
-    """Note a call of this thread while the block runs."""
     thread = threading.get_ident()
     outer = _running.get(thread)
     _running[thread] = Call(what, thread, time.monotonic())
@@ -64,7 +63,6 @@ def calls_under_way() -> tuple[Call, ...]:
 
 
 def overdue(calls: Iterable[Call], now: float, limit_seconds: float) -> Call | None:
-    """The call that takes longest, if it takes longer than the limit. Pure."""
     oldest = min(calls, key=lambda call: call.since, default=None)
     if oldest is None or now - oldest.since <= limit_seconds:
         return None

@@ -16,7 +16,6 @@ _SIDES = {side.of: side for side in subclasses.found(__name__, HolderSide)}
 
 
 def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide, ...]:
-    """A job's strategies one after another, on one shard."""
     return tuple(side.made(stage, state, records) for stage, side in _of(spec))
 
 

@@ -70,7 +70,6 @@ class BatchValues(Values):
 
     @property
     def immutable(self) -> Mapping[Vector, int]:
-        """See `Values.immutable`: the history."""
         found = self.batch
         history = filter(is_of_pair, found.places)
         return {self.trained.beside(name): found.content(name) for name in history}
@@ -148,7 +147,6 @@ class BatchVectors(HolderSide):
 
     @property
     def batch(self) -> BatchShard:
-        """Vectors, staged gradients and the log of orders."""
         if self._batch is None:
             message = "a shard without values carries nothing out"
             raise AssertionError(message)

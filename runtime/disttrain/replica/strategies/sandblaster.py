@@ -132,7 +132,6 @@ class TrialPoint:
         self._fetches.transfers.add(time.perf_counter() - began, into.nbytes)
 
     def _adopt(self) -> int:
-        """Compute at the point that was fetched; whose it is."""
         fetching, self._fetching = self._fetching, None
         if fetching is not None:
             fetching.result()
@@ -167,11 +166,9 @@ class BatchLoop:
         self.counters = BatchCounters()
 
     def begin(self) -> None:
-        """The model has its first values now."""
         self._frozen.begin()
 
     def train_until(self, ends: Callable[[], bool]) -> None:
-        """Portion after portion, until `ends()` is true between two of them."""
         while not ends():
             self._staging.settle()
             self._loaded = self._loaded or self._next()
@@ -282,7 +279,6 @@ class BatchTraining(Training):
 
     @staticmethod
     def check_model(model: nn.Module) -> None:
-        """Raises ModelError for one whose loss is no sum over samples."""
         checks.check_sum_over_samples(model)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
