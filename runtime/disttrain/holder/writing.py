@@ -59,15 +59,6 @@ class ImmutableVectors:
         return Content(tensor=tensor, pieces=snapshot.values_of(vector))
 
 
-def of(values: Values) -> ImmutableVectors:
-    """As they are now; costs no copy."""
-    return ImmutableVectors(
-        values=values,
-        contents=dict(values.immutable),
-        on_disk=dict(values.on_disk),
-    )
-
-
 @dataclass(slots=True)
 class Cut:
     """A holder at one moment: its picture and everything small."""
@@ -105,7 +96,7 @@ def cut(number: int, values: Values, notes: Notes) -> Cut:
         counts={vector: tensor.numel() for vector, tensor in values.vectors.items()},
         notes=replace(notes, metadata={**values.description, **notes.metadata}),
         holder=values.share.holder,
-        immutable=of(values),
+        immutable=ImmutableVectors(values, dict(values.immutable), dict(values.on_disk)),
     )
     made.blocking_seconds = time.perf_counter() - began
     return made

@@ -49,12 +49,9 @@ def after_rollback(count: Count, held: Delivered, *, may_regain: bool = True) ->
         pushes=held.pushes,
         sequence=held.sequence,
         lost=lost if may_regain else max(lost, count.lost),
-        doubtful=last if count.sequence > held.sequence else _beyond(held, count.doubtful),
+        # A doubtful push that the values hold is none.
+        doubtful=last if last > held.sequence else 0,
     )
-
-
-def _beyond(held: Delivered, doubtful: int) -> int:
-    return doubtful if doubtful > held.sequence else 0
 
 
 def rolled_back(

@@ -129,11 +129,9 @@ class ShardProcess:
     def _wait(self) -> None:
         """Return when somebody wants something; what the coordinator wants is heard at once."""
         channel = self.control.channel
-        if channel in self.transport.wait([self.listener, channel], self._idle_seconds()):
+        seconds = _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
+        if channel in self.transport.wait([self.listener, channel], seconds):
             self._next_control = 0.0
-
-    def _idle_seconds(self) -> float:
-        return _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
 
     def _listen_to_coordinator(self) -> None:
         now = self.transport.now()

@@ -108,17 +108,19 @@ class HeldGroups:
     @property
     def to_compute(self) -> int:
         with self._room:
-            return self._to_compute()
+            return len(self._groups) - len(self._computed)
 
     @property
     def has_room(self) -> bool:
         with self._room:
-            return self._has_room()
+            return self.to_compute < HELD and self._clock() >= self._pause_until
 
     def wait_for_room(self, seconds: float) -> None:
         with self._room:
             pause = self._pause_until - self._clock()
-            self._room.wait_for(self._has_room, min(pause, seconds) if pause > 0 else seconds)
+            self._room.wait_for(
+                lambda: self.has_room, min(pause, seconds) if pause > 0 else seconds
+            )
 
     @property
     def attempts(self) -> tuple[int, ...]:
@@ -139,12 +141,6 @@ class HeldGroups:
     def _lease(self, number: int, portion: int) -> Lease:
         samples = self._portion_samples(portion)
         return Lease(id=number, epoch=0, portion=portion, first=0, end=samples)
-
-    def _to_compute(self) -> int:
-        return len(self._groups) - len(self._computed)
-
-    def _has_room(self) -> bool:
-        return self._to_compute() < HELD and self._clock() >= self._pause_until
 
     def _forget(self, number: int) -> None:
         self._groups.pop(number, None)

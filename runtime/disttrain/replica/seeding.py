@@ -16,7 +16,8 @@ def seed_model(seed: int) -> None:
 
 
 def batch_seed(seed: int, epoch: int, portion: int, offset: int) -> int:
-    return _mix(seed, epoch, portion, offset)
+    text = f"{seed} {epoch} {portion} {offset}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
 
 
 def seed_step(seed: int) -> None:
@@ -29,8 +30,3 @@ def seed_everything(seed: int) -> None:
     seed_step(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
-
-
-def _mix(*numbers: int) -> int:
-    text = " ".join(map(str, numbers)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1

@@ -67,7 +67,8 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         if not tensor.vector.is_of_a_model:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
             raise ValueError(message)
-        if _is_of_whole_numbers(tensor.vector):
+        is_counter = tensor.vector.element_type is ElementType.INT64
+        if is_counter and tensor.vector.name != BUFFERS:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}: only buffers may"
             raise ValueError(message)
         ends[tensor.vector] = end + tensor.elements
@@ -82,10 +83,6 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         message = "what is trained in a partition lies in two vectors"
         raise ValueError(message)
     return layout
-
-
-def _is_of_whole_numbers(vector: Vector) -> bool:
-    return vector.element_type is ElementType.INT64 and vector.name != BUFFERS
 
 
 SoundLayout = Annotated[ModelLayout, AfterValidator(require_sound)]
