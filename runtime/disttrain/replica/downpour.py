@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Protocol
 
 from torch import Tensor
@@ -20,32 +20,13 @@ from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.task_calls import LossOfBatch
+from disttrain.replica.training import Counters
 from disttrain.replica.work import LostLeases
 from disttrain.task import checks, user_code
-from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
+from disttrain.task.loss import BatchLoss, LossContext, LossFigures, numbers
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's commands are looked at again."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What was done since the process started; written by the compute thread only."""
-
-    steps: int = 0
-    loss_sum: float = 0.0
-    loss_steps: int = 0
-    non_finite: int = 0
-    non_finite_lease: int = 0
-    step_seconds: float = 0.0
-    data_seconds: float = 0.0
-    reported: Reported = field(default_factory=Reported)
-
-    def note(self, figures: LossFigures) -> None:
-        if figures.count != 0:
-            self.loss_sum += figures.mean
-            self.loss_steps += 1
-        self.reported.add(figures.reported)
 
 
 class Downpour:
@@ -185,20 +166,12 @@ class Downpour:
         """What a heartbeat tells the coordinator; any thread may ask."""
         counters, pushes, fetches = self.counters, self._pushes, self._fetches
         waited = pushes.waited_seconds + fetches.waited_seconds
-        return ReplicaReport(
-            progress=self.progress(lost),
-            steps=counters.steps,
+        return replace(
+            counters.report(self.progress(lost)),
             pushes=pushes.acknowledged.pushes,
-            loss_sum=counters.loss_sum,
-            loss_steps=counters.loss_steps,
-            reported_sums=counters.reported.sums,
-            reported_steps=counters.reported.steps,
-            non_finite=counters.non_finite,
-            non_finite_lease=counters.non_finite_lease,
             staleness=tuple(pushes.staleness),
             staleness_unknown=pushes.staleness_unknown,
-            compute_seconds=max(0.0, counters.step_seconds - waited),
-            data_seconds=counters.data_seconds,
+            compute_seconds=max(0.0, counters.compute_seconds - waited),
             push_seconds=pushes.waited_seconds,
             fetch_seconds=fetches.waited_seconds,
         )
@@ -230,12 +203,18 @@ class Downpour:
         self.ledger.computed(found, position)
         if scale > 0:
             if figures is not None:
-                self.counters.note(figures)
+                self._note(figures)
             self._computed_on = self._computed_on or self._versions
         else:
             self.counters.non_finite += 1
             self.counters.non_finite_lease = position.lease
         return scale, count
+
+    def _note(self, figures: LossFigures) -> None:
+        if figures.count != 0:
+            self.counters.loss_sum += figures.mean
+            self.counters.loss_steps += 1
+        self.counters.reported.add(figures.reported)
 
     def _add_decay(self, gradient: Tensor, scale: float) -> None:
         """Clip the gradient where it lies, for its decay is not clipped."""
@@ -333,7 +312,7 @@ class TrainingLoop:
             scale = downpour.accrue(gradient, loss, samples, position)
             downpour.push()
             downpour.adopt(gradient, scale, samples)
-            counters.step_seconds += time.perf_counter() - began
+            counters.compute_seconds += time.perf_counter() - began
 
     def drain(self) -> None:
         """Drop the batches not begun; push everything and wait for the answers."""

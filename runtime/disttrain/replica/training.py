@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from torch import nn
@@ -18,6 +18,7 @@ from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
+from disttrain.task.loss import Reported
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -33,6 +34,40 @@ class TrainingInputs(NamedTuple):
     prepared: Prepared
     membership: Membership
     joined: Joined
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was done since the process started; written by the compute thread only."""
+
+    steps: int = 0
+    """Portions, of a batch method."""
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    """Steps whose loss is in the sum."""
+    non_finite: int = 0
+    non_finite_lease: int = 0
+    compute_seconds: float = 0.0
+    data_seconds: float = 0.0
+    """Waiting for data; where a step is a portion, only for that of groups that are held."""
+    push_seconds: float = 0.0
+    reported: Reported = field(default_factory=Reported)
+
+    def report(self, progress: Progress) -> ReplicaReport:
+        """What they are now, for a heartbeat; any thread."""
+        return ReplicaReport(
+            progress=progress,
+            steps=self.steps,
+            loss_sum=self.loss_sum,
+            loss_steps=self.loss_steps,
+            reported_sums=self.reported.sums,
+            reported_steps=self.reported.steps,
+            non_finite=self.non_finite,
+            non_finite_lease=self.non_finite_lease,
+            compute_seconds=self.compute_seconds,
+            data_seconds=self.data_seconds,
+            push_seconds=self.push_seconds,
+        )
 
 
 class Training(ABC):

@@ -249,7 +249,7 @@ def test_an_evaluation_that_ends_while_a_gradient_is_on_its_way_is_dropped(
 ) -> None:
     replica.shards.gate.clear()
     replica.take(1)
-    replica.run_until(lambda: not replica.pipeline.loaded and replica.loop.counters.portions == 2)
+    replica.run_until(lambda: not replica.pipeline.loaded and replica.loop.counters.steps == 2)
     replica.shards.under_way = {2}
     replica.shards.gate.set()
 
@@ -262,7 +262,7 @@ def test_the_coordinator_is_told_while_the_compute_thread_does_something_else(
 ) -> None:
     replica.shards.gate.clear()
     replica.take(1)
-    replica.run_until(lambda: replica.loop.counters.portions == 2)
+    replica.run_until(lambda: replica.loop.counters.steps == 2)
 
     replica.shards.gate.set()
     assert replica.coordinator.told.wait(SECONDS)
@@ -274,9 +274,9 @@ def test_no_more_gradients_are_on_their_way_than_there_is_memory_for(replica: Re
     replica.shards.gate.clear()
     for attempt in (1, 2, 3):
         replica.take(attempt)
-    replica.run_until(lambda: replica.loop.counters.portions == 4)
+    replica.run_until(lambda: replica.loop.counters.steps == 4)
     replica.run_until(lambda: replica.loop.counters.push_seconds > 0)
-    assert replica.loop.counters.portions == 4
+    assert replica.loop.counters.steps == 4
 
     replica.shards.gate.set()
     replica.run_until(lambda: replica.staging.groups == 3)
@@ -286,7 +286,7 @@ def test_an_evaluation_on_other_data_between_two_portions_changes_nothing(
     replica: Replica,
 ) -> None:
     replica.take(1)
-    replica.run_until(lambda: replica.loop.counters.portions == 1)
+    replica.run_until(lambda: replica.loop.counters.steps == 1)
     replica.point.fetch_now()
     parameters = torch.cat([one.detach().flatten() for one in replica.model.parameters()])
     replica.run_until(lambda: replica.staging.groups == 1)
@@ -310,7 +310,7 @@ def test_draining_waits_for_what_is_on_its_way_and_drops_the_rest(replica: Repli
     replica.shards.gate.clear()
     replica.take(1)
     replica.take(2)
-    replica.run_until(lambda: replica.loop.counters.portions == 3)
+    replica.run_until(lambda: replica.loop.counters.steps == 3)
     threading.Timer(0.05, replica.shards.gate.set).start()
 
     replica.loop.drain()

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 
 from torch import nn
@@ -22,12 +22,12 @@ from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
 from disttrain.replica.task_calls import LossOfBatch
-from disttrain.replica.training import Training, TrainingInputs
+from disttrain.replica.training import Counters, Training, TrainingInputs
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.sandblaster.names import TRIAL
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError
-from disttrain.task.loss import LossContext, LossFigures, Reported, numbers
+from disttrain.task.loss import LossContext, LossFigures, numbers
 
 _IDLE_SECONDS = 0.01
 """How long anything is waited for before the coordinator's orders are looked at again."""
@@ -37,21 +37,6 @@ _GRADIENTS_CHANGED = (
     "Task.loss() changes the gradients of the parameters (zero_grad() or backward()), which hold "
     "the sum over a group of portions; use torch.autograd.grad() for derivatives inside the loss"
 )
-
-
-@dataclass(slots=True)
-class BatchCounters:
-    """What was done since the process started; written by the compute thread only."""
-
-    portions: int = 0
-    loss_sum: float = 0.0
-    losses: int = 0
-    """Portions with a finite loss."""
-    compute_seconds: float = 0.0
-    data_seconds: float = 0.0
-    """Waiting for the data of groups that are held; without groups it is nobody's fault."""
-    push_seconds: float = 0.0
-    reported: Reported = field(default_factory=Reported)
 
 
 def add_portion(
@@ -163,7 +148,7 @@ class BatchLoop:
         self._sum: GroupSum | None = None
         self._drained = False
         self._frozen = FrozenParameters(staging.model.tensors)
-        self.counters = BatchCounters()
+        self.counters = Counters()
 
     def begin(self) -> None:
         self._frozen.begin()
@@ -221,12 +206,12 @@ class BatchLoop:
         assert loaded.item.portion == unfinished.next_portion  # noqa: S101  read in their order
         self._staging.model.restore_buffers()
         figures = add_portion(self._staging.model, unfinished, loaded, self._loss, self._seed)
-        self.counters.portions += 1
-        self._frozen.check_after(self.counters.portions)
+        self.counters.steps += 1
+        self._frozen.check_after(self.counters.steps)
         self.counters.reported.add(figures.reported)
         if math.isfinite(figures.mean):
             self.counters.loss_sum += figures.mean
-            self.counters.losses += 1
+            self.counters.loss_steps += 1
         if unfinished.is_complete:
             self._sum = None
             self._staging.send(unfinished)
@@ -299,17 +284,8 @@ class BatchTraining(Training):
         return Progress(samples=self._staging.samples)
 
     def report(self) -> ReplicaReport:
-        counters = self._loop.counters
-        return ReplicaReport(
-            progress=self.progress(),
-            steps=counters.portions,
+        return replace(
+            self._loop.counters.report(self.progress()),
             pushes=self._staging.groups,
-            loss_sum=counters.loss_sum,
-            loss_steps=counters.losses,
-            reported_sums=counters.reported.sums,
-            reported_steps=counters.reported.steps,
-            compute_seconds=counters.compute_seconds,
-            data_seconds=counters.data_seconds,
-            push_seconds=counters.push_seconds,
             fetch_seconds=self._point.waited_seconds,
         )
