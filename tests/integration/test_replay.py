@@ -12,7 +12,7 @@ import yaml
 
 from builders.runs import RunningJob
 from disttrain.errors import FinalError
-from disttrain.parameter_server import environment
+from disttrain.parameter_server import records
 from disttrain.replay import outcome
 from disttrain.replay.outcome import Wanted
 from disttrain.replica import ledger as replica_ledger
@@ -180,7 +180,7 @@ def test_the_chunks_are_those_of_the_run_whatever_this_version_would_cut(
 def test_a_run_recorded_under_another_environment_is_refused(
     recorded: Path, change: dict[str, object], reason: str
 ) -> None:
-    file = recorded / "ledger" / environment.FILE
+    file = recorded / "ledger" / records.ENVIRONMENT_FILE
     content = file.read_text()
     try:
         file.write_text(json.dumps(json.loads(content) | change))

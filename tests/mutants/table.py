@@ -549,7 +549,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="cuda on a machine without a GPU",
-        file=f"{_R}/replica/device.py",
+        file=f"{_R}/replica/task_calls.py",
         old="if wanted is Device.CUDA and not found:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_device.py",),
@@ -787,7 +787,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="losses that a newer checkpoint brings back",
-        file=f"{_R}/parameter_server/counts.py",
+        file=f"{_R}/parameter_server/acknowledged.py",
         old="lost=lost if may_regain else max(lost, count.lost),",
         new="lost=max(lost, count.lost),",
         tests=(f"{_UNIT}/parameter_server/test_counts.py",),

@@ -1,19 +1,62 @@
-"""What a shard leaves behind for people and tools: acknowledged counts, the ledger, histograms."""
+"""What a shard leaves behind: acknowledged counts, the ledger, histograms, its environment."""
 
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
-from disttrain.parameter_server import counts
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from disttrain.launch import atomic_file
+from disttrain.parameter_server import acknowledged
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record, fold
 from disttrain.sandblaster.batch.orders import Order
 from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
+
+ENVIRONMENT_FILE = "recording.json"
+"""In the run's ledger folder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """A replay under others would not come to the same bits."""
+
+    chunk_bytes: int
+    """How vectors are cut: chunks of one update may be applied apart."""
+    torch: str
+    """Version of PyTorch."""
+    cpu: str
+    """Which of PyTorch's kernels: how many numbers are added at a time."""
+
+
+_ENVIRONMENT = TypeAdapter(Environment)
+
+
+def present_environment(chunk_bytes: int) -> Environment:
+    return Environment(
+        chunk_bytes=chunk_bytes,
+        torch=str(torch.__version__),
+        cpu=torch.backends.cpu.get_cpu_capability(),
+    )
+
+
+def write_environment(folder: Path, found: Environment) -> None:
+    """Note them in a run's ledger folder. Raises OSError."""
+    atomic_file.replace(folder / ENVIRONMENT_FILE, _ENVIRONMENT.dump_json(found, indent=1))
+
+
+def read_environment(folder: Path) -> Environment | None:
+    """What was noted; None if nothing was, or nothing that can be understood."""
+    try:
+        return _ENVIRONMENT.validate_json((folder / ENVIRONMENT_FILE).read_bytes(), strict=True)
+    except (OSError, ValidationError):
+        return None
 
 
 @dataclass(slots=True)
@@ -141,7 +184,7 @@ class Records:
 
     def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
         before = file.count(life)
-        after = counts.after_push(before, state)
+        after = acknowledged.after_push(before, state)
         file.store(life, after)
         if after.lost != before.lost:
             self.corrected[life] = after.lost

@@ -15,9 +15,8 @@ from disttrain.checkpoint.storage import open_storage
 from disttrain.checkpoint.stores import Store
 from disttrain.holder.restoring import Wanted, newer_ones, newest
 from disttrain.launch.config import LaunchConfig, Supervisor
-from disttrain.parameter_server import counts, final_snapshot, restoring, strategies
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server import acknowledged, final_snapshot, restoring, strategies
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.final_snapshot import SnapshotWriter
 from disttrain.parameter_server.records import Records
@@ -143,10 +142,10 @@ class Losses:
         for shard, file in self._others.items():
             table = _held(restored, shard)
             if table is not None:
-                _store(file, counts.rolled_back(file.counts(), table))
+                _store(file, acknowledged.rolled_back(file.counts(), table))
         table, after = _held(restored, self._shard), self.own.counts()
         if table is not None:
-            after = counts.rolled_back(after, table, may_regain=may_regain)
+            after = acknowledged.rolled_back(after, table, may_regain=may_regain)
         held = restored.delivered if restored is not None else {}
         _store(self.own, {life: _from(count, held.get(life)) for life, count in after.items()})
         return {

@@ -22,13 +22,13 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import environment, ledger, recovery, reporting, strategies
+from disttrain.parameter_server import ledger, recovery, reporting, strategies
 from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 from disttrain.parameter_server.final_snapshot import GracefulShutdown
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.orders import OrderBook
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.records import Records, present_environment, write_environment
 from disttrain.parameter_server.recovery import Losses, log_lost, record_start
 from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard
@@ -217,7 +217,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
     records = _records(config, joined, losses)
     if config.job.spec.record:
-        environment.write(ledger_folder, environment.here(transport.chunk_bytes))
+        write_environment(ledger_folder, present_environment(transport.chunk_bytes))
     record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     shutdown = _graceful_shutdown(config, shard, restored)

@@ -22,10 +22,10 @@ from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import environment
 from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server import records
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.environment import Environment
+from disttrain.parameter_server.records import Environment
 from disttrain.replay.errors import NotReplayable
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
@@ -132,14 +132,14 @@ def _placement(state: State, shards: int) -> Placement:
 
 def _environment(folder: Path) -> Environment:
     """Those of the run; the same bits come out only if they are this process's too."""
-    noted = environment.read(folder)
+    noted = records.read_environment(folder)
     if noted is None:
         message = (
-            f"{folder / environment.FILE} does not tell how the run was recorded; "
+            f"{folder / records.ENVIRONMENT_FILE} does not tell how the run was recorded; "
             "record it again with this version"
         )
         raise NotReplayable(message)
-    here = environment.here(noted.chunk_bytes)
+    here = records.present_environment(noted.chunk_bytes)
     if here != noted:
         message = (
             f"the run was recorded with PyTorch {noted.torch} and its {noted.cpu} kernels, this is "

@@ -17,7 +17,7 @@ from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import CancellationByTurns, Wires
-from disttrain.replica import accrual, device
+from disttrain.replica import accrual, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
 from disttrain.replica.downpour import Downpour, TrainingLoop
@@ -37,12 +37,12 @@ class Learner:
 
     def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
         spec, self._task = recording.spec, recording.task
-        place = device.resolve(recording.device)
+        place = task_calls.resolve_device(recording.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
             self.module, OrdinaryMemory(), place, outgoing_buffers=outgoing_buffers
         )
-        self._move = device.mover(place)
+        self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
         config = PipelineConfig(seed=recording.data.seed)
         self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)

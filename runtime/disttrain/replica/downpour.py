@@ -12,7 +12,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server import update_rule
 from disttrain.parameter_server.client import FetchResult, Versions
-from disttrain.replica import gradient_check, seeding
+from disttrain.replica import gradient_check, task_calls
 from disttrain.replica.accrual import Accrual, LocalSteps
 from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
@@ -322,8 +322,8 @@ class TrainingLoop:
     def _compute(self, loaded: Loaded) -> BatchLoss:
         """Loss and gradient; the random numbers depend on the seed and the place in the data."""
         downpour, item = self._downpour, loaded.item
-        drawn = seeding.batch_seed(self._seed, item.epoch, item.portion, item.first)
-        seeding.seed_step(drawn)
+        drawn = task_calls.batch_seed(self._seed, item.epoch, item.portion, item.first)
+        task_calls.seed_step(drawn)
         context = LossContext(
             step=downpour.counters.steps, epoch=item.epoch, samples=downpour.samples, seed=drawn
         )

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica import seeding
+from disttrain.replica import task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
 from disttrain.task import user_code
@@ -65,8 +65,8 @@ class Batches(Dataset[Loaded]):
     def __getitem__(self, item: WorkItem) -> Loaded:
         """Read and process one batch; what the user's code raised takes the batch's place."""
         if self._seeded:
-            seeding.seed_everything(
-                seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
+            task_calls.seed_everything(
+                task_calls.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
             )
         try:
             return Loaded(item, self._collate(read(self._dataset, item.indices)))

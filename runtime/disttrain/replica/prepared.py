@@ -9,7 +9,7 @@ from torch import nn
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import device, evaluation, model_tensors, task_calls
+from disttrain.replica import evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
@@ -31,7 +31,7 @@ class Prepared:
     device: torch.device
 
     def loss(self) -> LossOfBatch:
-        place = device.mover(self.device)
+        place = task_calls.mover(self.device)
         return lambda batch, context: self.task.loss(self.model, place(batch), context)
 
     def pipeline(
@@ -77,9 +77,9 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
         tensors=model_tensors.describe(model, defaults.precision(spec)),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
-        device=device.resolve(config.device),
+        device=task_calls.resolve_device(config.device),
     )
-    place, size = device.mover(prepared.device), defaults.samples_per_step(spec)
+    place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):
         evaluation.try_one_batch(task, model.to(prepared.device), prepared.test, size, place)
     return prepared

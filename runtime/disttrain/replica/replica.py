@@ -32,7 +32,7 @@ from disttrain.coordinator.protocol.orders import (
 from disttrain.errors import DistTrainError
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import device, evaluation
+from disttrain.replica import evaluation, task_calls
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.membership import Membership
@@ -126,7 +126,7 @@ class Orders:
     def _sums(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
         examples = self._task.examples(split, batch_size=1)
         return evaluation.evaluate(
-            self._task, model, examples, batch_size, device.mover(self._device)
+            self._task, model, examples, batch_size, task_calls.mover(self._device)
         )
 
 

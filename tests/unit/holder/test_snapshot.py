@@ -21,7 +21,7 @@ from disttrain.holder.writing import Cut
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import reporting, restoring
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard

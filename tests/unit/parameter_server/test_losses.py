@@ -10,8 +10,7 @@ from disttrain.holder.restoring import answers_for
 from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import Supervisor
 from disttrain.parameter_server import recovery, restoring
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.recovery import Losses
 from disttrain.parameter_server.restoring import RestoredShard, table_of

@@ -16,8 +16,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderLife
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.orders import OrderBook

@@ -18,7 +18,7 @@ from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import accrual, gradient_check, seeding
+from disttrain.replica import accrual, gradient_check, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
@@ -172,7 +172,7 @@ def test_a_loss_is_told_where_the_job_is_and_the_seed_of_its_batch() -> None:
         (2, 7, 16),
         (3, 7, 24),
     ]
-    seeds = [seeding.batch_seed(5, 7, portion, portion * 8) for portion in range(3)]
+    seeds = [task_calls.batch_seed(5, 7, portion, portion * 8) for portion in range(3)]
     assert [context.seed for context in told] == seeds
     trained.connection.close()
 

@@ -15,7 +15,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica import seeding
+from disttrain.replica import task_calls
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
@@ -52,8 +52,8 @@ def add_portion(
     LossError if the loss itself changes the gradients: those of the portions before are in them.
     """
     item, samples = loaded.item, len(loaded.item.indices)
-    drawn = seeding.batch_seed(seed, item.epoch, item.portion, item.first)
-    seeding.seed_step(drawn)
+    drawn = task_calls.batch_seed(seed, item.epoch, item.portion, item.first)
+    task_calls.seed_step(drawn)
     so_far = unfinished.gradient.gradient.tensor
     before = so_far._version  # noqa: SLF001  Torch's count of changes in place; it has no other name.
     value = loss(loaded.batch, LossContext(seed=drawn))

@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol.fields import START, Progress
 from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.replica import seeding
+from disttrain.replica import task_calls
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
@@ -81,8 +81,8 @@ class Descent(Training):
 
     def _step(self, loaded: Loaded) -> None:
         item, done, began = loaded.item, self._done, time.perf_counter()
-        drawn = seeding.batch_seed(self._seed, item.epoch, item.portion, item.first)
-        seeding.seed_step(drawn)
+        drawn = task_calls.batch_seed(self._seed, item.epoch, item.portion, item.first)
+        task_calls.seed_step(drawn)
         samples = done.progress.samples
         context = LossContext(step=done.steps, epoch=item.epoch, samples=samples, seed=drawn)
         self._descent.zero_grad()
