@@ -31,14 +31,13 @@ from builders.report import Bar, print_report
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, LostLeases, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind
 
@@ -100,8 +99,8 @@ class Joined:
             outgoing_buffers=2,
         )
         sides = Sides(push=PushClient(config), fetch=FetchClient(config))
-        halt = Halt()
-        self.connection = Connection(model, sides, halt)
+        cancellation = Cancellation()
+        self.connection = Connection(model, sides, cancellation)
         self.connection.upload([0])
         self.downpour = Downpour(self.connection, a_downpour())
         self.downpour.begin(self.connection.first_fetch(meanwhile=lambda: None))
@@ -111,7 +110,12 @@ class Joined:
             portion_indices=lambda _p, _e: np.arange(len(workload.pixels)),
         )
         pipeline = Pipeline(
-            Labelled(workload.pixels), lambda batch: batch, source, cutting, PipelineConfig(), halt
+            Labelled(workload.pixels),
+            lambda batch: batch,
+            source,
+            cutting,
+            PipelineConfig(),
+            cancellation,
         )
         self._loop = TrainingLoop(
             self.downpour,

@@ -15,12 +15,13 @@ from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
 from disttrain.job.batch_optimizer import Lbfgs
-from disttrain.parameter_server import batch_values, restoring
+from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import Answer, ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import Answer, ShardState
+from disttrain.parameter_server.strategies import sandblaster
 from disttrain.parameter_server.strategies.sandblaster import BatchVectors
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.programs import Program
@@ -214,7 +215,7 @@ def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredSha
     placement = a_placement(there.vectors[0], there.elements(there.vectors[0]), shards)
     wanted = Wanted(
         share=Share(placement, shard, CHUNK_BYTES),
-        makers={"lbfgs": batch_values.make},
+        makers={"lbfgs": sandblaster.batch_values},
         tables=restoring.TABLES,
     )
     restored = restoring.restore([checkpoint], wanted)

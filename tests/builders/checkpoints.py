@@ -207,16 +207,16 @@ def commit_cuts(
     entries = []
     for index, made in enumerate(cuts):
         written = writing.write(made, Parts(staging.storage, number))
-        made.lasting.remember()
+        made.immutable.remember()
         entries.append(
             HolderEntry(
                 index=index,
                 file=_entry(index, written),
                 version=made.notes.version,
-                vectors=made.lasting.entries,
+                vectors=made.immutable.entries,
             )
         )
-    values = cuts[0].lasting.values
+    values = cuts[0].immutable.values
     placement, vector = values.share.placement, values.trained
     weight = a_tensor("weight", (placement.elements(vector),), vector=vector)
     layout = ModelLayout(tensors=(weight,))

@@ -6,9 +6,9 @@ from typing import Any
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
 from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Rule
 from disttrain.parameter_server.update_rules import rule_for

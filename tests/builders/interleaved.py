@@ -20,8 +20,8 @@ from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rule import Rule
 from disttrain.state.placement import TRAINED
 from disttrain.transport.header import ElementType, Header, Reason, Verb

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
+from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
-from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry.folding import Records
 
@@ -124,10 +124,10 @@ class LoggedRun:
             self.shards[shard, 1001] = []
             self.log(shard, shard_ledger.Kind.RESTORED, version=min(versions))
             lost: dict[int, int] = {}
-            for former in range(shard, len(versions), shards):
-                version = versions[former]
-                self.log(shard, shard_ledger.Kind.TAKEN_OVER, chunk=former, version=version)
-                for record in self.shards[former, 1]:
+            for previous in range(shard, len(versions), shards):
+                version = versions[previous]
+                self.log(shard, shard_ledger.Kind.TAKEN_OVER, chunk=previous, version=version)
+                for record in self.shards[previous, 1]:
                     if record["kind"] == shard_ledger.Kind.PUSHED and record["version"] > version:
                         lost[record["sender"]] = lost.get(record["sender"], 0) + 1
             for replica, count in lost.items():

@@ -17,8 +17,8 @@ from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.serving import Serving
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.placement import Placement
 from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportConfig, TransportKind

@@ -7,15 +7,7 @@ import pytest
 from builders import object_stores, placements
 from builders.checkpoints import a_layout, a_manifest, a_placement, counting, put_part
 from builders.object_stores import a_checkpoint
-from disttrain.checkpoint import (
-    digest,
-    names,
-    objects,
-    part_file,
-    reading,
-    stores,
-    tensor_file,
-)
+from disttrain.checkpoint import digest, names, objects, part_file, reading, stores, tensor_file
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import LONGEST_NAME, FileEntry, VectorEntry
 from disttrain.checkpoint.part_file import Content

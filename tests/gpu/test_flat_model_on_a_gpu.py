@@ -13,10 +13,10 @@ from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from builders.replicas import tensor
 from disttrain.coordinator.protocol.fields import START
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.task.loss import BatchLoss, numbers
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -66,7 +66,9 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
     plain = copy.deepcopy(model)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.05)
     server = OneShard(0.05)
-    connection = Connection(a_flat_model(model, 1), Sides(push=server, fetch=server), Halt())
+    connection = Connection(
+        a_flat_model(model, 1), Sides(push=server, fetch=server), Cancellation()
+    )
     connection.upload([0])
     loop = Downpour(connection, a_downpour(waits_for_answers=True))
     loop.begin(connection.first_fetch(meanwhile=lambda: None))

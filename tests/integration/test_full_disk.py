@@ -8,8 +8,7 @@ import pytest
 
 from builders import small_disk
 from disttrain.parameter_server import ledger
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import NoRoomForCounts
 from disttrain.parameter_server.ledger import Kind, Ledger, Record

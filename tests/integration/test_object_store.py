@@ -177,7 +177,7 @@ def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
         summary = job.summary()
         assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
         assert model_of(uri)["counts"].eq(EPOCHS).all()
-        assert objects.open_objects(f"{uri}/counting-{UID}").sizes(names.STOPPED)
+        assert objects.open_objects(f"{uri}/counting-{UID}").sizes(names.FINAL_SNAPSHOTS)
 
 
 def _checkpoint(uri: str, seconds: float) -> dict[str, object]:

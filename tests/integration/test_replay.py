@@ -12,7 +12,7 @@ import yaml
 
 from builders.runs import RunningJob
 from disttrain.errors import FinalError
-from disttrain.parameter_server import circumstances
+from disttrain.parameter_server import records
 from disttrain.replay import outcome
 from disttrain.replay.outcome import Wanted
 from disttrain.replica import ledger as replica_ledger
@@ -177,10 +177,10 @@ def test_the_chunks_are_those_of_the_run_whatever_this_version_would_cut(
         ({"torch": None}, "does not tell how the run was recorded"),
     ],
 )
-def test_a_run_recorded_under_other_circumstances_is_refused(
+def test_a_run_recorded_under_another_environment_is_refused(
     recorded: Path, change: dict[str, object], reason: str
 ) -> None:
-    file = recorded / "ledger" / circumstances.FILE
+    file = recorded / "ledger" / records.ENVIRONMENT_FILE
     content = file.read_text()
     try:
         file.write_text(json.dumps(json.loads(content) | change))

@@ -14,7 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
         old="        self._stages = self._stages[number:]\n"
         "        self.stage, *self._to_come = self._stages\n",
         new="        self.stage, *self._to_come = self._stages[number:]\n",
-        tests=(f"{_UNIT}/parameter_server/test_warm_started_shard.py",),
+        tests=(f"{_UNIT}/parameter_server/test_stages.py",),
     ),
     Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
@@ -186,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="folding of updates that a rollback may take back",
-        file=f"{_R}/parameter_server/ledger_folding.py",
+        file=f"{_R}/parameter_server/ledger.py",
         old='settled = records["version"] <= version',
         new='settled = records["version"] >= 0',
         tests=(
@@ -353,14 +353,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an upload that ends with the answer to an earlier one",
-        file=f"{_R}/parameter_server/sending.py",
+        file=f"{_R}/parameter_server/client.py",
         old="is_answer and message.header.sequence == self._header.sequence",
         new="is_answer",
-        tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
+        tests=(f"{_UNIT}/parameter_server/test_upload_task.py",),
     ),
     Mutant(
         name="a shard that goes by another placement",
-        file=f"{_R}/parameter_server/link.py",
+        file=f"{_R}/parameter_server/conversation.py",
         old="if (welcome.holder, welcome.epoch) != ours:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_link.py",),
@@ -549,7 +549,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="cuda on a machine without a GPU",
-        file=f"{_R}/replica/device.py",
+        file=f"{_R}/replica/task_calls.py",
         old="if wanted is Device.CUDA and not found:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_device.py",),
@@ -570,14 +570,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a fetch that waits for its time although somebody waits for it",
-        file=f"{_R}/replica/fetch_thread.py",
+        file=f"{_R}/replica/connection.py",
         old="        if result is None and within_seconds > 0:\n",
         new="        if False:\n",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
     ),
     Mutant(
         name="a fetch that begins at the end of its process",
-        file=f"{_R}/replica/fetch_thread.py",
+        file=f"{_R}/replica/connection.py",
         old="if self._is_dropped:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
@@ -633,24 +633,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a shard that is over and saves over what the next one saved",
-        file=f"{_R}/parameter_server/stopped.py",
+        file=f"{_R}/parameter_server/final_snapshot.py",
         old="                if newest > incarnation:",
         new="                if False:",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="a shard that is over and saves as the next one joins",
-        file=f"{_R}/parameter_server/stopped.py",
-        old=" or (begun is not None and begun.has_passed_over(stop))",
+        file=f"{_R}/parameter_server/final_snapshot.py",
+        old=" or (begun is not None and begun.has_passed_over(note))",
         new="",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="what was saved at a stop, passed over after one death",
-        file=f"{_R}/parameter_server/stopped.py",
-        old="is_older = stop.incarnation < self.incarnation and self.saved_by != stop.incarnation",
+        file=f"{_R}/parameter_server/final_snapshot.py",
+        old="is_older = note.incarnation < self.incarnation and self.saved_by != note.incarnation",
         new="is_older = stop.incarnation < self.incarnation",
-        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+        tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(
         name="a late greeting that ends the connection that lives",
@@ -661,7 +661,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a life that is forgotten before a checkpoint holds its end",
-        file=f"{_R}/parameter_server/coverage.py",
+        file=f"{_R}/parameter_server/deliveries.py",
         old="is_full = len(self._committed) == self._committed.maxlen",
         new="is_full = True",
         tests=(f"{_UNIT}/parameter_server/test_coverage.py",),
@@ -717,7 +717,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the end of a lost lease that is forgotten before it was heard",
-        file=f"{_R}/replica/leases.py",
+        file=f"{_R}/replica/work.py",
         old="if p.lease == item.lease or p.lease in lost]",
         new="if p.lease == item.lease]",
         tests=(f"{_UNIT}/replica/test_leases.py",),
@@ -745,7 +745,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a measure of scores in which the loss has written",
-        file=f"{_R}/replica/one_forward.py",
+        file=f"{_R}/replica/evaluation.py",
         old=" and _versions(call.result) == call.returned\n",
         new="\n",
         tests=(f"{_UNIT}/replica/test_one_forward.py",),
@@ -765,7 +765,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
     Mutant(
-        name="an end of the job that a replica forgets as it is halted",
+        name="an end of the job that a replica forgets as it is cancelled",
         file=f"{_R}/replica/replica.py",
         old="            self._look_for_end()\n",
         new="",
@@ -787,15 +787,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="losses that a newer checkpoint brings back",
-        file=f"{_R}/parameter_server/counts.py",
+        file=f"{_R}/parameter_server/acknowledged.py",
         old="lost=lost if may_regain else max(lost, count.lost),",
         new="lost=max(lost, count.lost),",
         tests=(f"{_UNIT}/parameter_server/test_counts.py",),
     ),
     Mutant(
         name="losses of several shards that are counted together twice",
-        file=f"{_R}/parameter_server/losses.py",
-        old="may_regain = restored is None or not restored.is_divided_anew",
+        file=f"{_R}/parameter_server/recovery.py",
+        old="may_regain = restored is None or not restored.is_resharded",
         new="may_regain = True",
         tests=(f"{_UNIT}/parameter_server/test_losses.py",),
     ),

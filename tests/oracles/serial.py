@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 import disttrain
 from disttrain import Batch, Split
 from disttrain.coordinator.leases import permutation
-from disttrain.replica import seeding
+from disttrain.replica import task_calls
 from disttrain.task import checks
 
 AfterBackward = Callable[[nn.Module], None]
@@ -47,7 +47,7 @@ class Course:
                 ).tolist()
                 for first in range(0, len(indices), self.batch_size):
                     chosen = indices[first : first + self.batch_size]
-                    torch.manual_seed(seeding.batch_seed(self.seed, epoch, portion, first))
+                    torch.manual_seed(task_calls.batch_seed(self.seed, epoch, portion, first))
                     yield default_collate([dataset[index] for index in chosen])
 
 

@@ -14,10 +14,10 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, Progress
 from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_loop import TrialPoint
-from disttrain.replica.client_thread import Transfers
+from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.connection import Transfers
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
-from disttrain.replica.halt import Halt
+from disttrain.replica.strategies.sandblaster import TrialPoint
 from disttrain.replica.work import WorkSource
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
@@ -42,7 +42,7 @@ class BatchWork(Work):
         connection = self._connection = _Connection(self)
         self._staging = GroupStaging(as_any(connection), place.request, self.member, held)
         self._point = TrialPoint(as_any(connection))
-        self._source = WorkSource(place.request, held, Halt(), now)
+        self._source = WorkSource(place.request, held, Cancellation(), now)
         self._portion: Lease | None = None
         self._sum: GroupSum | None = None
 
@@ -147,7 +147,7 @@ class _Connection:
 
     def __init__(self, work: BatchWork) -> None:
         self.model = self
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         self.pushes = _Side(work, work.push_thread, work.pushes)
         self.fetches = _Side(work, work.fetch_thread, work.fetches)
         self.vector: Vector = work.world.vector

@@ -26,9 +26,8 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.messages import Identity
-from disttrain.replica.halt import Halt
-from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.work import WorkItem, WorkSource
+from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.virtual_time import Bell
@@ -137,7 +136,7 @@ class DownpourWork(Work):
         ones[:] = 1.0
         self._lost = LostLeases(lambda: place.control.lost_leases)
         held = HeldLeases(self.member, self.progress)
-        self._source = WorkSource(place.request, held, Halt(), place.transport.now)
+        self._source = WorkSource(place.request, held, Cancellation(), place.transport.now)
         self._lease: Lease | None = None
         self._accrued: list[Range] = []
         self._reached = Position()

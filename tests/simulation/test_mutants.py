@@ -13,17 +13,17 @@ from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, Port
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, LostUpdates
-from disttrain.parameter_server import counts
-from disttrain.parameter_server.counts import Count
-from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server import acknowledged
+from disttrain.parameter_server.acknowledged import Count
+from disttrain.parameter_server.client import UploadTask
 from disttrain.parameter_server.deliveries import (
     ChunkName,
+    Coverage,
     Decision,
     Delivered,
     Deliveries,
     SenderLife,
 )
-from disttrain.parameter_server.sending import UploadTask
 from disttrain.transport.header import Verb
 from disttrain.transport.interface import Message
 from simulation import chaos, truth
@@ -183,7 +183,7 @@ def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(
 
 
 def test_calling_lost_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "after_push", _without_doubt)
+    monkeypatch.setattr(acknowledged, "after_push", _without_doubt)
     # A shard must die between an answer that is lost on the way and its repetition.
     assert _found(word="updates lost", shard_faults=True, faults=12, seeds=(60,))
 

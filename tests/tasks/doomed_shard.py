@@ -9,7 +9,7 @@ from typing import Any
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server import server
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.losses import Losses
+from disttrain.parameter_server.recovery import Losses
 
 PUSHES = 100
 """Stored before the first death."""

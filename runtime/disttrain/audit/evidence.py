@@ -11,8 +11,8 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.phases import LIVES_PER_RUN
 from disttrain.job import names
+from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
-from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry import folding, record_file

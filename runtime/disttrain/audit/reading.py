@@ -19,8 +19,7 @@ from disttrain.checkpoint import reading as checkpoint_reading
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.errors import CheckpointRefused
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State

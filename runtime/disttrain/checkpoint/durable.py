@@ -55,7 +55,6 @@ class DurableFile:
             raise self._not_written(error) from error
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Keep the file after success, remove it after a failure."""
         try:
             if error is None:
                 self._keep()

@@ -13,8 +13,7 @@ from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.element_types import DTYPES, TYPES, OutOfRange, Values
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.tensor_file import Tensor
 from disttrain.state.placement import Range
 
@@ -57,7 +56,7 @@ def write(checkpoint: Checkpoint, out: Path) -> Exported:
     """As `export`, of a checkpoint that was verified."""
     manifest = checkpoint.manifest
     named = _named(manifest)
-    tensors = [_file_tensor(name, tensor) for name, tensor in named]
+    tensors = [Tensor(name=name, type=_file_type(one), shape=one.shape) for name, one in named]
     header = tensor_file.encode(tensors, _metadata(manifest, _NO_HASH))
     digest = hashlib.sha256()
     with Restore(checkpoint) as restore, DurableFile(out.absolute()) as file:
@@ -82,10 +81,6 @@ def _named(manifest: Manifest) -> list[tuple[str, ModelTensor]]:
 
 def _file_type(tensor: ModelTensor) -> str:
     return TYPES[tensor.dtype].file_type
-
-
-def _file_tensor(name: str, tensor: ModelTensor) -> Tensor:
-    return Tensor(name=name, type=_file_type(tensor), shape=tensor.shape)
 
 
 def _metadata(manifest: Manifest, data_hash: str) -> dict[str, str]:

@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from disttrain.checkpoint import names
 from disttrain.checkpoint.manifest import HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.state.vector import Vector
 
 

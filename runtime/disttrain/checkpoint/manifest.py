@@ -50,7 +50,6 @@ class ModelTensor(Strict):
 
     @property
     def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
 
@@ -79,7 +78,6 @@ class Piece(Strict):
 
     @property
     def elements(self) -> int:
-        """Elements in the box; 1 for a scalar."""
         return math.prod(part.end - part.first for part in self.slices)
 
 

@@ -40,7 +40,6 @@ class MalformedManifest(ValueError):
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The file's content; `parse` gives an equal manifest back."""
     return _MANIFEST.dump_json(manifest, indent=1)
 
 
@@ -74,7 +73,6 @@ def first_mistake(error: ValidationError) -> str:
 
 
 def first_finding(manifest: Manifest) -> str | None:
-    """The first thing that is wrong, as a sentence; None if all fits."""
     return next(_findings(manifest), None)
 
 

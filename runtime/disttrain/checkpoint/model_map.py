@@ -1,4 +1,6 @@
-"""Between the layout of an undivided model and the manifest's tensors and pieces. Pure."""
+"""Layouts of undivided models, as manifests have them, and how two of them differ. Pure."""
+
+from itertools import zip_longest
 
 from disttrain.checkpoint.errors import WrongModel
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, Slice
@@ -46,3 +48,54 @@ def layout(manifest: Manifest) -> ModelLayout:
             for tensor in manifest.tensors
         )
     )
+
+
+def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:
+    """A sentence about the first tensor that differs; None if the layouts are the same."""
+    for one, other in zip_longest(found.tensors, wanted.tensors):
+        if one != other:
+            return _difference(one, other)
+    return None
+
+
+def require_same(checkpoint: ModelLayout, model: ModelLayout) -> None:
+    """Raise WrongModel, naming the first difference, unless a checkpoint is of this model."""
+    difference = first_mismatch(checkpoint, model)
+    if difference is not None:
+        message = (
+            f"the checkpoint is of another model: {difference}; "
+            "restore it with the task and arguments it was made with"
+        )
+        raise WrongModel(message)
+
+
+def _difference(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
+    if found is None or wanted is None:
+        return _only_one(found, wanted)
+    if found.name != wanted.name:
+        return f"the checkpoint has {_said(found)} where the model has {_said(wanted)}"
+    if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+        return f"'{found.name}' is {_form(found)} in the checkpoint, {_form(wanted)} in the model"
+    if found.aliases != wanted.aliases:
+        return (
+            f"'{found.name}' is shared with {list(found.aliases)} in the checkpoint, "
+            f"with {list(wanted.aliases)} in the model"
+        )
+    return (
+        f"{_said(found)} lies in {found.vector} at {found.first} in the checkpoint, "
+        f"in {wanted.vector} at {wanted.first} in the model"
+    )
+
+
+def _only_one(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
+    if found is not None:
+        return f"only the checkpoint has {_said(found)}"
+    return f"only the model has {_said(wanted)}" if wanted is not None else "no tensor"
+
+
+def _said(spec: TensorSpec) -> str:
+    return f"'{spec.name}' ({_form(spec)})"
+
+
+def _form(spec: TensorSpec) -> str:
+    return f"{spec.dtype} of shape {list(spec.shape)}"

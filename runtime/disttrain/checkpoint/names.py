@@ -20,7 +20,7 @@ CHECKPOINTS = "checkpoints"
 JOURNAL = "journal"
 OWNERS = "owners"
 """Claims of coordinators on the journal, by number."""
-STOPPED = "stopped"
+FINAL_SNAPSHOTS = "stopped"
 """Exact values of shards that were told to end."""
 FAREWELLS = "farewells"
 """What members say as they leave while there is no coordinator."""
@@ -75,7 +75,6 @@ def former_part_file(index: int) -> str:
 
 
 def plain_hash(content_hash: str) -> str:
-    """Without the name of its algorithm."""
     return content_hash.rpartition(":")[2]
 
 
@@ -104,7 +103,6 @@ def manifest_object(number: int) -> str:
 
 
 def number_of_object(name: str) -> int | None:
-    """The number of the checkpoint whose manifest has this name; None for other objects."""
     folder, _, file = name.rpartition("/")
     if folder != CHECKPOINTS or not file.endswith(".json"):
         return None

@@ -87,12 +87,12 @@ class Storage:
         return False
 
     def room(self, number: int | None) -> AbstractContextManager[Path]:
-        """A folder for files of this checkpoint until they are uploaded; None: `stopped` ones.
+        """A folder for files of this checkpoint until they are uploaded; None: of a final snapshot.
 
         A shard may read one checkpoint while it writes another one.
         """
         # Of one name for all numbers: so what a killed shard left goes at the next writing.
-        return _emptied(self._folder / (names.STOPPED if number is None else "written"))
+        return _emptied(self._folder / (names.FINAL_SNAPSHOTS if number is None else "written"))
 
     def publish(self, number: int, manifest: bytes) -> None:
         """Have everybody find the checkpoint. Raises AlreadyThere."""
@@ -119,13 +119,12 @@ class Storage:
         named = {names.data(entry) for one in manifests for entry in one.files}
         self.pending_deletes |= self.blobs.delete(there.keys() - named)
 
-    def stopped(self, part: str, content_hash: str) -> str:
-        """The name of a part that a shard saves as it is told to end."""
-        return f"{names.STOPPED}/{part}/{names.plain_hash(content_hash)}"
+    def final_snapshot(self, part: str, content_hash: str) -> str:
+        return f"{names.FINAL_SNAPSHOTS}/{part}/{names.plain_hash(content_hash)}"
 
-    def stopped_note(self, part: str) -> str:
+    def final_snapshot_note(self, part: str) -> str:
         """The name of what says which part that is."""
-        return f"{names.STOPPED}/{part}.json"
+        return f"{names.FINAL_SNAPSHOTS}/{part}.json"
 
 
 class FolderStorage(Storage):
@@ -176,7 +175,7 @@ class FolderStorage(Storage):
         return _linked(self.home / source, entry, self.home / target)
 
     def room(self, number: int | None) -> AbstractContextManager[Path]:
-        folder = self.home / (names.STOPPED if number is None else names.staging(number))
+        folder = self.home / (names.FINAL_SNAPSHOTS if number is None else names.staging(number))
         durable.make_folder(folder)
         return nullcontext(folder)
 
@@ -200,11 +199,11 @@ class FolderStorage(Storage):
             if names.is_leftover(path.name) and path.name != newest:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def stopped(self, part: str, content_hash: str) -> str:
-        return f"{names.STOPPED}/{part}"
+    def final_snapshot(self, part: str, content_hash: str) -> str:
+        return f"{names.FINAL_SNAPSHOTS}/{part}"
 
-    def stopped_note(self, part: str) -> str:
-        return f"{names.STOPPED}/{Path(part).with_suffix('.json')}"
+    def final_snapshot_note(self, part: str) -> str:
+        return f"{names.FINAL_SNAPSHOTS}/{Path(part).with_suffix('.json')}"
 
     def _entries(self) -> tuple[Path, ...]:
         try:

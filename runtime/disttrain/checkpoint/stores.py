@@ -69,7 +69,6 @@ class Parts:
         )
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
-        """As `part_file.write_vector`."""
         with self._storage.room(self._number) as folder:
             entry = part_file.write_vector(folder, draft, content)
             self._send(folder, entry)
@@ -78,7 +77,6 @@ class Parts:
     def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        """Write a holder's file, as `part_file.write` does."""
         name = names.part_file(index)
         with self._storage.room(self._number) as folder:
             written = part_file.write(folder / name, contents, metadata)
@@ -179,7 +177,6 @@ class Store:
         return tuple(reversed(list(self._newest_first())))
 
     def latest(self) -> Checkpoint | None:
-        """The newest of them; None if there is none."""
         return next(self._newest_first(), None)
 
     def newest_folder(self) -> Path | None:

@@ -43,7 +43,6 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
     @property

@@ -10,7 +10,7 @@ import torch
 import typer
 from torch import nn
 
-from disttrain.checkpoint import compare, export, model_map, stores
+from disttrain.checkpoint import export, model_map, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
@@ -19,7 +19,7 @@ from disttrain.cli.checkpoints import CheckpointPath
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import device, evaluation, model_tensors, task_calls
+from disttrain.replica import evaluation, model_tensors, task_calls
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.task import Split
@@ -59,7 +59,7 @@ def measured(checkpoint: str, job_file: Path | None) -> list[str]:
             job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
         found = stores.verify(meant.path)
         task = task_calls.load(job, folder)
-        place = device.resolve(job.spec.replicas.device)
+        place = task_calls.resolve_device(job.spec.replicas.device)
         model = _model(found, task, job).to(place)
         return list(_lines(meant.said, _measure(job, task, model, place)))
 
@@ -78,7 +78,7 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
-    compare.require_same(model_map.layout(checkpoint.manifest), wanted)
+    model_map.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         export.write(checkpoint, file)
@@ -91,7 +91,7 @@ def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.
     given = None if settings is None else settings.batch_size
     batch_size = given or BATCHES_AT_ONCE * defaults.samples_per_step(job.spec)
     examples = task.examples(Split.TEST, batch_size=1)
-    return evaluation.evaluate(task, model, examples, batch_size, device.mover(place))
+    return evaluation.evaluate(task, model, examples, batch_size, task_calls.mover(place))
 
 
 def _lines(said: str, sums: Sums) -> Iterator[str]:

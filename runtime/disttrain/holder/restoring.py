@@ -8,16 +8,13 @@ from typing import TypeAlias
 import numpy as np
 
 from disttrain.checkpoint import reading
-from disttrain.checkpoint import restore as ranges
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.stores import Store
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.notes import Notes, Table
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Table, Values
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 
@@ -54,17 +51,17 @@ class Restored:
     values: Values
     sources: Mapping[int, Notes]
     """By holder of that time, notes of the parts that the values are of."""
-    former: Mapping[int, Notes]
+    previous: Mapping[int, Notes]
     """Of those that this holder answers for; see `answers_for`."""
-    is_divided_anew: bool = False
+    is_resharded: bool = False
     """The checkpoint is of another number of holders."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
 
 
-def answers_for(holder: int, holders: int, former: int) -> range:
+def answers_for(holder: int, holders: int, previous: int) -> range:
     """Which holders of a run with another number of them one accounts for: each has one."""
-    return range(holder, former, holders)
+    return range(holder, previous, holders)
 
 
 def newest(
@@ -127,26 +124,26 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         raise WrongSnapshot(message)
     with Restore(checkpoint) as source:
         sources = _sources(manifest, wanted.share) or {min(holder, len(manifest.holders) - 1)}
-        former = answers_for(holder, wanted.holders, len(manifest.holders))
-        files = _files(manifest, sources, former)
+        previous = answers_for(holder, wanted.holders, len(manifest.holders))
+        files = _files(manifest, sources, previous)
         wanted.bring(checkpoint, files)
         for entry in files:
             reading.check(checkpoint.path / entry.name, entry)
         values = make(wanted.share, source.file(min(sources)).metadata)
         _read_values(source, values)
         if len(manifest.holders) == wanted.holders:
-            values.on_disk = _lasting(manifest.holders[holder], values)
+            values.on_disk = _immutable(manifest.holders[holder], values)
         notes = {
             part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
-            for part in sorted(sources.union(former))
+            for part in sorted(sources.union(previous))
         }
     return Restored(
         checkpoint=manifest.number,
         update_rule=manifest.update_rule,
         values=values,
         sources={part: notes[part] for part in sorted(sources)},
-        former={part: notes[part] for part in former},
-        is_divided_anew=len(manifest.holders) != wanted.holders,
+        previous={part: notes[part] for part in previous},
+        is_resharded=len(manifest.holders) != wanted.holders,
     )
 
 
@@ -174,15 +171,14 @@ def _sources(manifest: Manifest, share: Share) -> set[int]:
         part.holder
         for vector, held in share.ranges.items()
         if vector.is_of_a_model and held.count
-        for part in ranges.parts(manifest, vector, held)
+        for part in reading.parts(manifest, vector, held)
     }
 
 
-def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list[FileEntry]:
-    """All files of the sources, and those with the others' tables."""
+def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> list[FileEntry]:
     holders = manifest.holders
     of_sources = [entry for holder in sorted(sources) for entry in holders[holder].files]
-    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in former)]))
+    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in previous)]))
 
 
 def _read_values(source: Restore, values: Values) -> None:
@@ -192,7 +188,9 @@ def _read_values(source: Restore, values: Values) -> None:
             source.read(vector, held, values.all_bytes(vector))
 
 
-def _lasting(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:
+def _immutable(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:
     """Files of vectors that are here as they are there; the hashes were right."""
     files = {own.vector: own.file for own in holder.vectors}
-    return {content: files[vector] for vector, content in values.lasting.items() if vector in files}
+    return {
+        content: files[vector] for vector, content in values.immutable.items() if vector in files
+    }

@@ -74,7 +74,14 @@ class Snapshot:
 
     def values_of(self, vector: Vector) -> Iterator[memoryview]:
         """The bytes of a vector as they were, chunk by chunk. Once."""
-        return self._pieces(self._pictures[vector])
+        picture = self._pictures[vector]
+        for number in range(len(picture.state)):
+            with self._lock:
+                copy = picture.copies.pop(number, None)
+                if copy is None:
+                    copy = picture.chunk(number).clone()
+                picture.state[number] = _Chunk.READ
+            yield bytes_of(copy)
 
     def leave_out(self, vector: Vector) -> None:
         """Nobody will read this one: it is not copied any more."""
@@ -90,12 +97,3 @@ class Snapshot:
             if picture.state[number] == _Chunk.LIVE:
                 picture.copies[number] = picture.chunk(number).clone()
                 picture.state[number] = _Chunk.COPIED
-
-    def _pieces(self, picture: _Picture) -> Iterator[memoryview]:
-        for number in range(len(picture.state)):
-            with self._lock:
-                copy = picture.copies.pop(number, None)
-                if copy is None:
-                    copy = picture.chunk(number).clone()
-                picture.state[number] = _Chunk.READ
-            yield bytes_of(copy)

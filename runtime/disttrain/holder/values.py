@@ -1,6 +1,9 @@
-"""What a holder has: its range of every vector of the model, and of those that a strategy keeps."""
+"""What a holder has: its range of every vector, what it notes beside them, and received values."""
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -10,6 +13,26 @@ from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType, Header
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows of whole numbers of 64 bits."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notes:
+    """Of one moment, or of one part of a checkpoint."""
+
+    version: int
+    """Updates in the values."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """By name; each is a tensor of the part's file."""
+
 
 DTYPES = {
     ElementType.FLOAT32: torch.float32,
@@ -41,14 +64,14 @@ class Values:
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
         self._of_senders: dict[Sender, dict[str, Tensor]] = {}
         self.on_disk: dict[int, FileEntry] = {}
-        """The files of lasting vectors, by the number of their content."""
+        """The files of immutable vectors, by the number of their content."""
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
         return self._tensors
 
     @property
-    def lasting(self) -> Mapping[Vector, int]:
+    def immutable(self) -> Mapping[Vector, int]:
         """Vectors that stay as they are for long, each with the number of its content."""
         return {}
 
@@ -61,18 +84,15 @@ class Values:
         return vector in self._tensors
 
     def vector_of(self, header: Header) -> Vector | None:
-        """The vector that a header is about; None: it is not here."""
         vector = self.share.placement.vector(header.vector)
         return vector if vector is not None and self.has(vector) else None
 
     def is_whole_chunk(self, vector: Vector, header: Header) -> bool:
-        """Whether a chunk has the elements that its number says."""
         part = self.share.chunk(vector, header.chunk)
         said = header.element_type, header.first, header.count, header.chunks
         return said == (vector.element_type, part.first, part.count, self.share.num_chunks(vector))
 
     def holds(self, vector: Vector, header: Header) -> bool:
-        """Whether a chunk's element type and elements are this holder's."""
         held = self.share.range_of(vector)
         return (
             header.element_type == vector.element_type
@@ -81,7 +101,6 @@ class Values:
         )
 
     def part(self, part: Part) -> Tensor:
-        """A view of some of this holder's elements."""
         return self.tensor(part.vector)[self._local(part)]
 
     def beside(self, part: Part) -> dict[str, Tensor]:
@@ -118,11 +137,9 @@ class Values:
         return self.all_bytes(part.vector)[local.start * size : local.stop * size]
 
     def all_bytes(self, vector: Vector) -> memoryview:
-        """The memory of all of this holder's elements of a vector."""
         return self._bytes[vector]
 
     def tensor(self, vector: Vector) -> Tensor:
-        """All of this holder's elements of a vector."""
         return self._tensors[vector]
 
     def _local(self, part: Part) -> slice:
@@ -135,3 +152,27 @@ def bytes_of(tensor: Tensor) -> memoryview:
         return memoryview(b"")
     array: memoryview = tensor.numpy().data
     return array.cast("B")
+
+
+with warnings.catch_warnings():
+    # torch warns once per process that it does not keep read-only memory from being written.
+    # Nothing here writes to a received payload.
+    warnings.simplefilter("ignore")
+    torch.frombuffer(b"\0", dtype=torch.uint8)
+
+
+def tensor_of(payload: memoryview, element_type: ElementType) -> Tensor:
+    """The payload's values, not copied; they must not be written to."""
+    if not payload.nbytes:
+        return torch.zeros(0, dtype=DTYPES[element_type])
+    return torch.frombuffer(payload, dtype=DTYPES[element_type])
+
+
+def is_finite(values: Tensor) -> bool:
+    """False if a value is NaN or infinite, or float32 and so large that its square is.
+
+    The one pass of a dot product costs a sixth of an update; a norm of 1e18 counts as not finite.
+    """
+    if values.dtype is torch.float32:
+        return math.isfinite(torch.dot(values, values).item())
+    return not values.is_floating_point() or bool(torch.isfinite(values).all())

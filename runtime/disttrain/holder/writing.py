@@ -8,17 +8,55 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
-from disttrain.checkpoint import tensor_file
+from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES
+from disttrain.checkpoint.manifest import FileEntry, VectorEntry
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.stores import Parts
-from disttrain.holder import lasting
-from disttrain.holder.lasting import Lasting
-from disttrain.holder.notes import Notes, Table
 from disttrain.holder.snapshot import Snapshot
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Table, Values
 from disttrain.state.share import Part
 from disttrain.state.vector import Vector
+
+
+@dataclass(slots=True)
+class ImmutableVectors:
+    """Those of one moment; `write` belongs to the thread that reads the snapshot."""
+
+    values: Values
+    contents: Mapping[Vector, int]
+    """The numbers of their contents."""
+    on_disk: Mapping[int, FileEntry]
+    files: dict[Vector, FileEntry] = field(default_factory=dict)
+    written_bytes: int = 0
+
+    @property
+    def entries(self) -> tuple[VectorEntry, ...]:
+        """As the checkpoint's manifest has them."""
+        return tuple(VectorEntry(vector=vector, file=file) for vector, file in self.files.items())
+
+    def write(self, parts: Parts, holder: int, snapshot: Snapshot) -> None:
+        """Put all into it; what an earlier checkpoint has is shared. Raises NotWritten."""
+        for vector, content in self.contents.items():
+            known = self.on_disk.get(content)
+            if known and parts.share(known):
+                snapshot.leave_out(vector)
+                self.files[vector] = known
+        for vector in self.contents.keys() - self.files.keys():
+            draft = names.vector_draft(holder, vector)
+            self.files[vector] = parts.write_vector(draft, self._content(vector, snapshot))
+            self.written_bytes += self.files[vector].bytes
+
+    def remember(self) -> None:
+        """They are all on disk now, for the next checkpoint; the shard's thread."""
+        self.values.on_disk = {
+            content: self.files[vector] for vector, content in self.contents.items()
+        }
+
+    def _content(self, vector: Vector, snapshot: Snapshot) -> Content:
+        kind, count = FILE_TYPES[vector.element_type], self.values.share.range_of(vector).count
+        tensor = tensor_file.Tensor(name=names.VECTOR, type=kind, shape=(count,))
+        return Content(tensor=tensor, pieces=snapshot.values_of(vector))
 
 
 @dataclass(slots=True)
@@ -31,7 +69,7 @@ class Cut:
     """Elements of each vector."""
     notes: Notes
     holder: int
-    lasting: Lasting
+    immutable: ImmutableVectors
     blocking_seconds: float = 0.0
     """Longest time that the holder spent on it without answering anybody."""
     written: Written | None = field(default=None)
@@ -39,13 +77,11 @@ class Cut:
     seconds: float = 0.0
 
     def before_change(self, part: Part) -> None:
-        """The holder's thread is about to change these elements."""
         began = time.perf_counter()
         self.snapshot.before_change(part)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
 
     def before_change_of(self, tensors: Sequence[Tensor]) -> None:
-        """The same for whole vectors."""
         began = time.perf_counter()
         self.snapshot.before_change_of(tensors)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
@@ -60,7 +96,7 @@ def cut(number: int, values: Values, notes: Notes) -> Cut:
         counts={vector: tensor.numel() for vector, tensor in values.vectors.items()},
         notes=replace(notes, metadata={**values.description, **notes.metadata}),
         holder=values.share.holder,
-        lasting=lasting.of(values),
+        immutable=ImmutableVectors(values, dict(values.immutable), dict(values.on_disk)),
     )
     made.blocking_seconds = time.perf_counter() - began
     return made
@@ -88,7 +124,6 @@ class Writer:
         return self._is_over.is_set()
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is over within so many seconds."""
         return self._is_over.wait(timeout)
 
     def _run(self) -> None:
@@ -103,23 +138,21 @@ class Writer:
 
 
 def write(made: Cut, parts: Parts) -> Written:
-    """Write the holder's file, and beside it those of lasting vectors. Raises NotWritten."""
-    made.lasting.write(parts, made.holder, made.snapshot)
+    """Write the holder's file, and beside it those of immutable vectors. Raises NotWritten."""
+    made.immutable.write(parts, made.holder, made.snapshot)
     return parts.write_part(made.holder, contents(made), metadata(made))
 
 
 def metadata(made: Cut) -> dict[str, str]:
-    """What the file says beside its tensors."""
     columns = {name: " ".join(table.columns) for name, table in made.notes.tables.items()}
     return {**made.notes.metadata, **columns, "version": str(made.notes.version)}
 
 
 def contents(made: Cut) -> list[Content]:
-    """The tensors of the file: vectors, then tables."""
     values = [
         _values(vector, count, made.snapshot.values_of(vector))
         for vector, count in made.counts.items()
-        if vector not in made.lasting.contents
+        if vector not in made.immutable.contents
     ]
     return values + [_table(name, table) for name, table in made.notes.tables.items()]
 

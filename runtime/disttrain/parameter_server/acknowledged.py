@@ -4,18 +4,79 @@ The pages belong to the kernel: what was stored is there for the next life, howe
 (not if the machine loses power). A count is stored before the answer leaves, so the file never
 says less than the sender knows. It changes as a whole: written beside the present one, and made
 the present one by storing a single byte. A file that was damaged is put aside, and counted anew.
+
+Acknowledged is what was applied completely and counted before its answer left. Lost is what was
+acknowledged and is in the values no more. Whether the last answer before a shard's death arrived,
+only the sender knows: if not, it sends the same push again, and then it is not lost.
 """
 
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.parameter_server.counts import Count
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.errors import NoRoomForCounts
 from disttrain.telemetry import logs
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of one life of a sender at one shard; numbers of 64 bits."""
+
+    pushes: int = 0
+    """Acknowledged, and in the values."""
+    sequence: int = 0
+    """Number of the last push that is over."""
+    lost: int = 0
+    """Acknowledged by any life of the shard, and in the values no more."""
+    doubtful: int = 0
+    """Number of the latest push among the lost: its sender may send it again. 0 is none."""
+
+
+def after_push(count: Count, delivered: Delivered) -> Count:
+    """One more push is in the values: `delivered` is what is known of its sender after it."""
+    is_again = 0 < count.doubtful == delivered.sequence
+    return Count(
+        pushes=delivered.pushes,
+        sequence=delivered.sequence,
+        lost=count.lost - int(is_again),
+        doubtful=count.doubtful if count.doubtful > delivered.sequence else 0,
+    )
+
+
+def after_rollback(count: Count, held: Delivered, *, may_regain: bool = True) -> Count:
+    """A new life begins with values that hold `held`. Said again, it changes nothing.
+
+    Values may come back that were lost: a life that found no newer checkpoint than N - 1, since N
+    was not yet committed, is followed by one that begins with N. `may_regain` is False where
+    `held` is no count of the same values as `count`.
+    """
+    lost = max(0, count.lost + count.pushes - held.pushes)
+    last = max(count.doubtful, count.sequence)
+    return Count(
+        pushes=held.pushes,
+        sequence=held.sequence,
+        lost=lost if may_regain else max(lost, count.lost),
+        # A doubtful push that the values hold is none.
+        doubtful=last if last > held.sequence else 0,
+    )
+
+
+def rolled_back(
+    counts: Mapping[SenderLife, Count],
+    delivered: Mapping[SenderLife, Delivered],
+    *,
+    may_regain: bool = True,
+) -> dict[SenderLife, Count]:
+    """The counts of all senders after a rollback to a checkpoint's table."""
+    return {
+        life: after_rollback(count, delivered.get(life, NOTHING), may_regain=may_regain)
+        for life, count in counts.items()
+    }
+
 
 LOG = logs.get(__name__)
 
@@ -75,7 +136,6 @@ class AcknowledgedFile:
         return dict(self._counts)
 
     def count(self, life: SenderLife) -> Count:
-        """Of one life; zeros if it is not known."""
         return self._counts.get(life, Count())
 
     def store(self, life: SenderLife, count: Count) -> None:
@@ -183,7 +243,6 @@ class AcknowledgedFile:
 
 
 def _write(path: Path, counts: dict[SenderLife, Count]) -> bool:
-    """Whether a new file holds all of them."""
     file = AcknowledgedFile(path)
     try:
         for life, count in counts.items():

@@ -1,15 +1,205 @@
-"""Asks all shards at once and stays at it until each has answered, restarts included."""
+"""Asks all shards at once and stays at it until each has answered, restarts included.
 
+Each has a link, which greets it, notices its restart, and never trusts silence.
+"""
+
+import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeVar
 
-from disttrain.parameter_server.errors import ShardsAway
-from disttrain.parameter_server.link import ClientConfig, LinkState, ShardLink
-from disttrain.parameter_server.messages import Side
-from disttrain.transport.header import Verb
-from disttrain.transport.interface import Channel, Destination, Message
+from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.parameter_server.errors import EvaluationOver, Fenced, RequestRefused, ShardsAway
+from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
+from disttrain.state.placement import Placement
+from disttrain.state.share import Share
+from disttrain.transport.errors import TransportError
+from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.interface import (
+    Channel,
+    Destination,
+    Message,
+    Payload,
+    Slice,
+    Transport,
+)
+
+SILENCE_SECONDS = 1.0
+"""Without a word for so long, the shard is greeted again: messages may be lost."""
+RETRY_SECONDS = 0.02
+"""Pause before a shard that is not ready is asked again."""
+_REOPEN_AFTER = 3
+"""Greetings without an answer before the connection is made anew and its queue thrown away."""
+_NUMBERS = itertools.count(1)
+"""Of this process's connections: a shard tells by them which of two greetings is the later one."""
+_TRY_AGAIN = frozenset({Reason.NOT_READY, Reason.UNKNOWN_SENDER, Reason.BUSY})
+
+
+class LinkState(Enum):
+    """Where the conversation with a shard is."""
+
+    GREETING = auto()
+    """HELLO is to be said at `_greet_at`, or was said and not answered."""
+    OPEN = auto()
+    """Requests are answered."""
+
+
+Directory = Callable[[], Sequence[ShardAddress]]
+"""Where the shards' present lives are; asked again and again, from the client's thread."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientConfig:
+    """What all clients of a process share."""
+
+    transport: Transport
+    identity: Identity
+    directory: Directory
+    placement: Placement
+    """Who holds what; a shard that was told another one is refused."""
+    patience_seconds: float = 3600.0
+    """How long a dead shard is waited for before ShardsAway."""
+
+
+class ShardLink:
+    """Belongs to one thread."""
+
+    def __init__(self, config: ClientConfig, side: Side, shard: int) -> None:
+        self.shard = shard
+        self.placement = config.placement
+        self.state = LinkState.GREETING
+        self.share: Share | None = None
+        """What the shard holds; None before its first word."""
+        self.incarnation = 0
+        """The shard's life, as it said itself; 0 before its first word."""
+        self.channel: Channel | None = None
+        self._config = config
+        self._side = side
+        self._clock = config.transport.now
+        self._address = ""
+        self._known_incarnation = 0
+        self._greet_at = 0.0
+        self._unanswered = 0
+        self._number = 0
+        """Of the connection."""
+
+    def follow(self, address: str, incarnation: int) -> None:
+        """Where the directory says that the shard's present life is."""
+        if (address, incarnation) != (self._address, self._known_incarnation):
+            self._address = address
+            self._known_incarnation = incarnation
+            self._reopen()
+
+    def greet_if_due(self, sequence: int) -> None:
+        """Say HELLO when that is needed; `sequence` is the first push that is not acknowledged."""
+        now = self._clock()
+        if now < self._greet_at or self.channel is None:
+            return
+        if self._unanswered and self._unanswered % _REOPEN_AFTER == 0:
+            self._reopen()
+        self.state = LinkState.GREETING
+        self._unanswered += 1
+        self._greet_at = now + SILENCE_SECONDS
+        header = self._config.identity.header(Verb.HELLO)
+        hello = header._replace(sequence=sequence, count=self._side, first=self._number)
+        self.send(hello)
+
+    def expect_answer(self) -> None:
+        """A request is about to be sent, to which the shard was not asked to answer so far."""
+        if self.state is LinkState.OPEN:
+            self._greet_at = self._clock() + SILENCE_SECONDS
+
+    def send(self, header: Header, payload: Payload = b"", *, into: Slice | None = None) -> bool:
+        """False: the queue stayed full, and the connection was made anew."""
+        channel = self.channel
+        if channel is None:
+            return False
+        try:
+            channel.send(
+                header._replace(receiver_incarnation=self.incarnation), payload, reply_into=into
+            )
+        except TransportError:
+            self._reopen()
+            return False
+        return True
+
+    def receive(self, destination: Destination | None) -> Message | None:
+        """The next message that is not about the connection itself. Raises Fenced."""
+        while self.channel is not None:
+            message = self.channel.receive(0.0, destination)
+            if message is None:
+                return None
+            self._greet_at = self._clock() + SILENCE_SECONDS
+            self._unanswered = 0
+            if message.header.verb != Verb.REFUSED:
+                return message
+            if self._is_final(message):
+                return message
+        return None
+
+    def open(self, message: Message) -> bool:
+        """Take a WELCOME in. False: the conversation was open already, and it says nothing new.
+
+        Raises RequestRefused for one that cannot be understood, or from a shard that goes by
+        another placement.
+        """
+        if self.state is LinkState.OPEN:
+            return False
+        welcome = parse_welcome(message.payload)
+        self._require_same(welcome)
+        self.share = Share(self.placement, self.shard, welcome.chunk_bytes)
+        self.incarnation = message.header.incarnation
+        self.state = LinkState.OPEN
+        return True
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+        self.channel = None
+
+    def _require_same(self, welcome: Welcome) -> None:
+        ours = self.shard, self.placement.epoch
+        if (welcome.holder, welcome.epoch) != ours:
+            message = (
+                f"shard {self.shard} says that it is holder {welcome.holder} of placement "
+                f"{welcome.epoch}, the coordinator told placement {ours[1]}; is it of this run?"
+            )
+            raise RequestRefused(message)
+
+    def _is_final(self, message: Message) -> bool:
+        """Deal with a refusal: greet again, wait, or leave it to whoever asked."""
+        reason = Reason(message.header.reason)
+        if reason is Reason.OLD_INCARNATION:
+            sentence = bytes(message.payload).decode(errors="replace")
+            text = f"shard {self.shard}: {sentence}; end this process"
+            raise Fenced(text)
+        if reason >= Reason.OLD_INCARNATION and reason is not Reason.CORRUPT:
+            return True
+        if reason in _TRY_AGAIN:
+            self.state = LinkState.GREETING
+            self._greet_at = self._clock() + RETRY_SECONDS
+        elif self.state is LinkState.OPEN:
+            self.state = LinkState.GREETING
+            self._greet_at = 0.0
+        return False
+
+    def _reopen(self) -> None:
+        self.close()
+        self.channel = self._config.transport.connect(self._address, Role.SHARD)
+        self._number = next(_NUMBERS)
+        self.state = LinkState.GREETING
+        self._greet_at = 0.0
+
+
+def refusal(link: ShardLink, message: Message) -> EvaluationOver | RequestRefused:
+    sentence = bytes(message.payload).decode(errors="replace")
+    reason = Reason(message.header.reason)
+    text = f"shard {link.shard} refused a request ({reason.name}): {sentence}"
+    return EvaluationOver(text) if reason is Reason.WRONG_EVALUATION else RequestRefused(text)
+
 
 _TICK_SECONDS = 0.05
 
@@ -68,7 +258,6 @@ class Conversation:
         self._stopped.set()
 
     def close(self) -> None:
-        """Drops what was not sent."""
         for link in self.links.values():
             link.close()
 

@@ -2,13 +2,15 @@
 
 Pure. A sender has one push under way at a shard. Its chunks are applied in their order: exactly the
 next one is taken, everything before it is a duplicate, everything after it came too early. The
-table is part of a checkpoint, so that a restored shard knows what its values contain.
+table is part of a checkpoint, so that a restored shard knows what its values contain. The account
+of a life that is over is forgotten when all checkpoints that are kept hold its end.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 
 class Decision(Enum):
@@ -86,7 +88,6 @@ class Delivered(NamedTuple):
 
     @property
     def is_partial(self) -> bool:
-        """Whether some chunks of the push under way are in the values."""
         return self.next_chunk > 0
 
 
@@ -226,7 +227,6 @@ class Deliveries:
 
 
 def _abandoned(state: Delivered) -> Delivered:
-    """The push under way does not go on."""
     return state._replace(
         next_chunk=0, chunks=0, partial_pushes=state.partial_pushes + int(state.is_partial)
     )
@@ -237,7 +237,6 @@ COLUMNS = ("sender", "incarnation", *Delivered._fields)
 
 
 def to_rows(delivered: dict[SenderLife, Delivered]) -> list[list[int]]:
-    """The table as numbers, one row of `COLUMNS` per life."""
     return [[*life, *state] for life, state in delivered.items()]
 
 
@@ -247,3 +246,53 @@ def from_rows(rows: Iterable[Iterable[int]]) -> dict[SenderLife, Delivered]:
         SenderLife(sender, incarnation): Delivered(*numbers)
         for sender, incarnation, *numbers in rows
     }
+
+
+Noted = TypeVar("Noted")
+
+
+class NotesAtCuts(Generic[Noted]):
+    """What was noted at the cut of each checkpoint of one life of a shard."""
+
+    def __init__(self, checkpoints: int) -> None:
+        self._cuts: dict[int, Noted] = {}
+        """By number, at those that are not known to be committed."""
+        self._committed: deque[Noted] = deque(maxlen=checkpoints)
+        """At committed ones, the oldest first."""
+
+    def cut(self, number: int, noted: Noted, committed: int | None) -> Noted | None:
+        """A checkpoint is being cut, after the last one that was committed.
+
+        What was noted at the oldest one that is kept, if that is another one now; None else.
+        """
+        oldest = None
+        if committed in self._cuts:
+            self._committed.append(self._cuts[committed])
+            self._cuts = {one: at for one, at in self._cuts.items() if one > committed}
+            is_full = len(self._committed) == self._committed.maxlen
+            oldest = self._committed[0] if is_full else None
+        self._cuts[number] = noted
+        return oldest
+
+
+class Coverage:
+    """Of one life of a shard."""
+
+    def __init__(self, kept: int, over: Iterable[SenderLife] = ()) -> None:
+        """`kept`: how many checkpoints are. `over`: lives that ended before this shard's began."""
+        self._over = set(over)
+        self._cuts: NotesAtCuts[frozenset[SenderLife]] = NotesAtCuts(kept)
+
+    def end(self, life: SenderLife) -> None:
+        """Nothing more of it is applied here, and the coordinator has journaled how far it got."""
+        self._over.add(life)
+
+    def cut(self, number: int, committed: int | None) -> frozenset[SenderLife]:
+        """A checkpoint is about to be cut, after the last one that was committed.
+
+        What it gives may be forgotten before.
+        """
+        covered = self._cuts.cut(number, frozenset(self._over), committed) or frozenset()
+        forgotten = covered & self._over
+        self._over -= forgotten
+        return forgotten

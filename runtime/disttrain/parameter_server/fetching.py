@@ -7,8 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from disttrain.parameter_server.conversation import Conversation, Task
-from disttrain.parameter_server.link import ClientConfig, ShardLink, refusal
+from disttrain.parameter_server.conversation import (
+    ClientConfig,
+    Conversation,
+    ShardLink,
+    Task,
+    refusal,
+)
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.state.share import Part
 from disttrain.state.vector import BUFFERS, Vector
@@ -52,7 +57,6 @@ class FetchTask(Task):
         self._begin()
 
     def destination(self, header: Header) -> memoryview | None:
-        """Where a chunk goes; None for what was not asked for."""
         part = self._part(header)
         if part is None:
             return None

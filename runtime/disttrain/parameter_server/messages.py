@@ -32,11 +32,13 @@ UNKNOWN = Version(0, 0)
 
 
 class Side(IntEnum):
-    """What a connection is for; in the `count` of HELLO. A sender has one of each at a shard."""
+    """What a connection is for; in the `count` of HELLO. A sender has one of each at a shard.
+
+    Initial values go by that for pushes.
+    """
 
     PUSH = 1
     FETCH = 2
-    UPLOAD = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
-from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
@@ -64,7 +63,6 @@ class OrderBook:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a checkpoint is on its way to disk."""
         return self._writing is not None
 
     def carry_out(self, numbered: NumberedOrder) -> Result | None:
@@ -88,7 +86,6 @@ class OrderBook:
         return orders.Done()
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
-        """An order that was begun earlier, and its answer."""
         return self._returned() or self._finished_checkpoint()
 
     def _configure(self, order: orders.Configure) -> Result:
@@ -152,10 +149,10 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
-        made.lasting.remember()
+        made.immutable.remember()
         self._metrics.checkpoint_seconds.observe(made.seconds)
         self._metrics.blocking_seconds.observe(made.blocking_seconds)
-        size = made.written.bytes + made.lasting.written_bytes
+        size = made.written.bytes + made.immutable.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(
             file=names.part_file(self._shard.state.index),
@@ -166,7 +163,7 @@ class OrderBook:
                 orders.VectorWritten(
                     vector=vector.vector, bytes=vector.file.bytes, hash=vector.file.hash
                 )
-                for vector in made.lasting.entries
+                for vector in made.immutable.entries
             ),
             blocking_seconds=made.blocking_seconds,
         )

@@ -1,19 +1,62 @@
-"""What a shard leaves behind for people and tools: acknowledged counts, the ledger, histograms."""
+"""What a shard leaves behind: acknowledged counts, the ledger, histograms, its environment."""
 
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
-from disttrain.parameter_server import counts, ledger_folding
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from disttrain.launch import atomic_file
+from disttrain.parameter_server import acknowledged
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.ledger import Kind, Ledger, Record
+from disttrain.parameter_server.ledger import Kind, Ledger, Record, fold
 from disttrain.sandblaster.batch.programs import Program
 from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
+
+ENVIRONMENT_FILE = "recording.json"
+"""In the run's ledger folder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """A replay under others would not come to the same bits."""
+
+    chunk_bytes: int
+    """How vectors are cut: chunks of one update may be applied apart."""
+    torch: str
+    """Version of PyTorch."""
+    cpu: str
+    """Which of PyTorch's kernels: how many numbers are added at a time."""
+
+
+_ENVIRONMENT = TypeAdapter(Environment)
+
+
+def present_environment(chunk_bytes: int) -> Environment:
+    return Environment(
+        chunk_bytes=chunk_bytes,
+        torch=str(torch.__version__),
+        cpu=torch.backends.cpu.get_cpu_capability(),
+    )
+
+
+def write_environment(folder: Path, found: Environment) -> None:
+    """Note them in a run's ledger folder. Raises OSError."""
+    atomic_file.replace(folder / ENVIRONMENT_FILE, _ENVIRONMENT.dump_json(found, indent=1))
+
+
+def read_environment(folder: Path) -> Environment | None:
+    """What was noted; None if nothing was, or nothing that can be understood."""
+    try:
+        return _ENVIRONMENT.validate_json((folder / ENVIRONMENT_FILE).read_bytes(), strict=True)
+    except (OSError, ValidationError):
+        return None
 
 
 @dataclass(slots=True)
@@ -46,7 +89,6 @@ class Records:
 
     @property
     def num_missing(self) -> int:
-        """Records that the ledger lacks, since its disk was full."""
         return self.ledger.missing if self.ledger is not None else 0
 
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
@@ -89,7 +131,6 @@ class Records:
             )
 
     def returned(self, checkpoint: int, order: int) -> None:
-        """This life goes on from a checkpoint."""
         self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=order))
 
     def stopped(self, version: int) -> None:
@@ -105,7 +146,7 @@ class Records:
         """This life begins with a checkpoint; said before anything else."""
         self._append(Record(kind=Kind.RESTORED, sequence=checkpoint, version=version))
 
-    def taken_over(self, shard: int, version: int) -> None:
+    def resharded(self, shard: int, version: int) -> None:
         """This life answers for a shard of a checkpoint of another number of shards."""
         self._append(Record(kind=Kind.TAKEN_OVER, version=version, chunk=shard))
 
@@ -115,15 +156,16 @@ class Records:
         self._append(record._replace(samples=count.lost, sequence=count.doubtful))
 
     def event(self, kind: Kind, life: SenderLife) -> None:
-        """Something about a sender as a whole."""
         self._append(self._record_of(kind, life))
 
     def settled(self, version: int) -> None:
         """No rollback touches what is up to this version; in a thread, a disk may take its time."""
         ledger = self.ledger
         if self.folds and ledger is not None:
-            fold = partial(ledger_folding.fold, version=version)
-            threading.Thread(target=ledger.fold, args=(fold,), name="ledger", daemon=True).start()
+            shorten = partial(fold, version=version)
+            threading.Thread(
+                target=ledger.fold, args=(shorten,), name="ledger", daemon=True
+            ).start()
 
     def forget(self, lives: Iterable[SenderLife]) -> list[SenderLife]:
         """Drops what is acknowledged of lives that are over; which ones.
@@ -142,7 +184,7 @@ class Records:
 
     def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
         before = file.count(life)
-        after = counts.after_push(before, state)
+        after = acknowledged.after_push(before, state)
         file.store(life, after)
         if after.lost != before.lost:
             self.corrected[life] = after.lost

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 
 
 def position_of(life: SenderLife, state: Delivered) -> SenderPosition:
-    """How far a sender is, in the coordinator's words."""
     return SenderPosition(
         index=life.sender,
         incarnation=life.incarnation,

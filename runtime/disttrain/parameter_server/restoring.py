@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
-from disttrain.holder.notes import Notes, Table
 from disttrain.holder.restoring import Restored, Wanted
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Table, Values
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 
@@ -29,13 +28,13 @@ class RestoredShard:
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
-    is_divided_anew: bool = False
+    is_resharded: bool = False
     """The checkpoint is of another number of shards."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
     saved_by: int = 0
     """The life that saved it at its stop; 0: it is of a checkpoint."""
-    former: Mapping[int, Notes] = field(default_factory=dict)
+    previous: Mapping[int, Notes] = field(default_factory=dict)
     """Of shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
 
 
@@ -57,20 +56,18 @@ def _shard(restored: Restored) -> RestoredShard:
         samples=min(int(notes.metadata.get("samples", "0")) for notes in sources),
         delivered=merge([delivered_of(notes) for notes in sources]),
         description=sources[0].metadata,
-        is_divided_anew=restored.is_divided_anew,
+        is_resharded=restored.is_resharded,
         damaged=restored.damaged,
-        former=restored.former,
+        previous=restored.previous,
     )
 
 
 def table_of(delivered: dict[SenderLife, Delivered]) -> dict[str, Table]:
-    """What a shard writes into its part of a checkpoint."""
     rows = deliveries.to_rows(delivered)
     return {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
 
 
 def delivered_of(notes: Notes) -> dict[SenderLife, Delivered]:
-    """What a part says of every sender."""
     return deliveries.from_rows(notes.tables[_DELIVERIES].rows)
 
 

@@ -22,20 +22,19 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import beginning, circumstances, ledger, reporting, strategies
-from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server import ledger, recovery, reporting, strategies
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
+from disttrain.parameter_server.final_snapshot import GracefulShutdown
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
-from disttrain.parameter_server.losses import Losses, note, tell
 from disttrain.parameter_server.orders import OrderBook
-from disttrain.parameter_server.parting import Parting
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.records import Records, present_environment, write_environment
+from disttrain.parameter_server.recovery import Losses, log_lost, record_start
 from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
@@ -52,7 +51,6 @@ _LEAVE_SECONDS = 1.0
 
 
 def main(config: LaunchConfig) -> int:
-    """Run the shard until it is told to end; the exit code."""
     torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
     transport = open_transport(config.transport_config)
@@ -81,7 +79,7 @@ class ShardProcess:
     book: OrderBook
     reporter: Reporter
     metrics: ServedMetrics
-    parting: Parting | None = None
+    shutdown: GracefulShutdown | None = None
     """What a life that was told to end does for the next one; None: nothing."""
     idle_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
@@ -112,19 +110,18 @@ class ShardProcess:
         return self._say_goodbye()
 
     def stop(self) -> None:
-        """End soon; from a signal handler."""
         self._stopping = True
 
     def _may_stop(self) -> bool:
-        if self.parting is None or not self._stopping:
+        if self.shutdown is None or not self._stopping:
             return self._stopping
-        return self.parting.is_due(self.transport.now()) and not self.book.is_writing
+        return self.shutdown.is_due(self.transport.now()) and not self.book.is_writing
 
     def _serve(self) -> bool:
         began = time.perf_counter()
         handled = self.serving.serve_waiting()
-        if handled and self.parting is not None:
-            self.parting.asked = self.transport.now()
+        if handled and self.shutdown is not None:
+            self.shutdown.asked = self.transport.now()
         if handled:
             self.reporter.busy_seconds += time.perf_counter() - began
         return handled > 0
@@ -132,11 +129,9 @@ class ShardProcess:
     def _wait(self) -> None:
         """Return when somebody wants something; what the coordinator wants is heard at once."""
         channel = self.control.channel
-        if channel in self.transport.wait([self.listener, channel], self._idle_seconds()):
+        seconds = _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
+        if channel in self.transport.wait([self.listener, channel], seconds):
             self._next_control = 0.0
-
-    def _idle_seconds(self) -> float:
-        return _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
 
     def _listen_to_coordinator(self) -> None:
         now = self.transport.now()
@@ -184,7 +179,7 @@ class ShardProcess:
                 self._fenced[number] = SenderLife(order.order.index, order.order.incarnation)
 
     def _leave(self) -> None:
-        saved = self.parting is not None and self.parting.save(self.book.checkpoint)
+        saved = self.shutdown is not None and self.shutdown.save(self.book.checkpoint)
         leave = Leave(member=self.control.member, reason="SIGTERM", saved=saved)
         self._unanswered.add(self.control.request(leave))
 
@@ -217,18 +212,18 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     losses = Losses(ledger_folder, config.shard_index, shards)
     control = _control(config, surroundings)
     restored = _restored(config, control, transport.chunk_bytes)
-    tell(losses.settle(restored), config.supervisor)
+    log_lost(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
     joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
     records = _records(config, joined, losses)
     if config.job.spec.record:
-        circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
-    note(records, restored, losses)
+        write_environment(ledger_folder, present_environment(transport.chunk_bytes))
+    record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
-    parting = _parting(config, shard, restored)
+    shutdown = _graceful_shutdown(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
-    reload = partial(beginning.reload, config)
+    reload = partial(recovery.reload, config)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
@@ -242,7 +237,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
         book=book,
         reporter=Reporter(shard, transport.now),
         metrics=metrics,
-        parting=parting,
+        shutdown=shutdown,
     )
 
 
@@ -256,16 +251,18 @@ def _restored(
     placement = control.ask_placement(timeout=config.join_seconds)
     if placement is None or config.shard_index >= len(placement.holders):
         return None
-    return beginning.restore(config, Share(placement, config.shard_index, chunk_bytes))
+    return recovery.restore(config, Share(placement, config.shard_index, chunk_bytes))
 
 
-def _parting(config: LaunchConfig, shard: Shard, restored: RestoredShard | None) -> Parting | None:
-    saver = beginning.saver(config)
+def _graceful_shutdown(
+    config: LaunchConfig, shard: Shard, restored: RestoredShard | None
+) -> GracefulShutdown | None:
+    saver = recovery.saver(config)
     if saver is None:
         return None
-    parting = Parting(shard, saver)
-    parting.begin(restored.saved_by if restored is not None else 0)
-    return parting
+    shutdown = GracefulShutdown(shard, saver)
+    shutdown.begin(restored.saved_by if restored is not None else 0)
+    return shutdown
 
 
 def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderLife]:

@@ -9,14 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.values import Values
+from disttrain.holder.values import Values, is_finite, tensor_of
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
-from disttrain.parameter_server.holder_side import Answers, Handler, HolderSide
+from disttrain.parameter_server.holder_side import (
+    REASONS,
+    Answer,
+    Answers,
+    Handler,
+    HolderSide,
+    Refused,
+)
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
-from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.state import REASONS, Answer, Refused
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
@@ -30,7 +35,6 @@ class Shard:
     """Introductions, initial values and fetches; what changes the values is a stage's own."""
 
     def __init__(self, stages: Sequence[HolderSide]) -> None:
-        """Of the job, with one state and the same records."""
         self.state = stages[0].state
         self.records = stages[0].records
         self.refused: Counter[str] = Counter()
@@ -95,7 +99,6 @@ class Shard:
         self.stage.begin(restored.values, restored.description, returned_to)
 
     def admit(self, life: SenderLife) -> None:
-        """This life of a replica may push and fetch, earlier ones may not."""
         self.stage.drop(SenderLife(life.sender, life.incarnation - 1))
         self.state.deliveries.admit(life.sender, life.incarnation)
         self.records.event(Kind.ADMITTED, life)

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.holder.values import Values
 from disttrain.replay.shard import ReplayedShard
 from disttrain.state.vector import PARAMETERS, Vector

@@ -10,7 +10,7 @@ from disttrain.job import defaults
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
-from disttrain.replica import device, evaluation
+from disttrain.replica import evaluation, task_calls
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.vector import Vector
 from disttrain.task.task import Split
@@ -35,10 +35,10 @@ def measure(recording: Recording, values: Mapping[Vector, Tensor]) -> Measured:
 
 
 def measure_module(recording: Recording, module: nn.Module) -> Measured:
-    task, place = recording.task, device.resolve(recording.device)
+    task, place = recording.task, task_calls.resolve_device(recording.device)
     examples = task.examples(Split.TEST, 1)
     batch_size = defaults.evaluation_batch_size(recording.spec)
-    sums = evaluation.evaluate(task, module, examples, batch_size, device.mover(place))
+    sums = evaluation.evaluate(task, module, examples, batch_size, task_calls.mover(place))
     samples = max(sums.samples, 1)
     return Measured(
         loss=sums.mean_loss,

@@ -22,10 +22,10 @@ from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import circumstances
 from disttrain.parameter_server import ledger as shard_ledger
-from disttrain.parameter_server.circumstances import Circumstances
+from disttrain.parameter_server import records
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.records import Environment
 from disttrain.replay.errors import NotReplayable
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
@@ -89,7 +89,7 @@ def read(folder: Path) -> Recording:
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
     state = _state(replica)
-    noted = _circumstances(run.ledger)
+    noted = _environment(run.ledger)
     found = _logs(run.ledger)
     return Recording(
         spec=job.spec,
@@ -130,16 +130,16 @@ def _placement(state: State, shards: int) -> Placement:
     return state.placement or place_as_formerly(layout, shards)
 
 
-def _circumstances(folder: Path) -> Circumstances:
+def _environment(folder: Path) -> Environment:
     """Those of the run; the same bits come out only if they are this process's too."""
-    noted = circumstances.read(folder)
+    noted = records.read_environment(folder)
     if noted is None:
         message = (
-            f"{folder / circumstances.FILE} does not tell how the run was recorded; "
+            f"{folder / records.ENVIRONMENT_FILE} does not tell how the run was recorded; "
             "record it again with this version"
         )
         raise NotReplayable(message)
-    here = circumstances.here(noted.chunk_bytes)
+    here = records.present_environment(noted.chunk_bytes)
     if here != noted:
         message = (
             f"the run was recorded with PyTorch {noted.torch} and its {noted.cpu} kernels, this is "

@@ -16,20 +16,17 @@ from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording
-from disttrain.replay.wires import HaltByTurns, Wires
-from disttrain.replica import device, pushes
-from disttrain.replica.connection import Connection
+from disttrain.replay.wires import CancellationByTurns, Wires
+from disttrain.replica import accrual, task_calls
+from disttrain.replica.cancellation import Cancellation, Cancelled
+from disttrain.replica.connection import Connection, FetchThread, PushThread
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
-from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
-from disttrain.replica.pushes import PushThread
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
@@ -40,12 +37,12 @@ class Learner:
 
     def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
         spec, self._task = recording.spec, recording.task
-        place = device.resolve(recording.device)
+        place = task_calls.resolve_device(recording.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
             self.module, OrdinaryMemory(), place, outgoing_buffers=outgoing_buffers
         )
-        self._move = device.mover(place)
+        self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
         config = PipelineConfig(seed=recording.data.seed)
         self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)
@@ -77,12 +74,12 @@ class ReplayedReplica:
     def run(self) -> None:
         threads.compute_with(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
-        self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
+        self._learner = Learner(self._recording, accrual.gradient_buffers(manifest))
         model, seed = self._learner.model, self._recording.data.seed
         connection = Connection(
             model,
             self._wires.sides(self.ledger.life),
-            HaltByTurns(self._wires.time),
+            CancellationByTurns(self._wires.time),
             self.ledger,
             pushes=partial(_Pushes, self),
             fetches=_Fetches,
@@ -96,7 +93,7 @@ class ReplayedReplica:
             if first is not None:
                 self._downpour.begin(first)
             loop.train_until(self._ends)
-        except (Halted, RecordContradicted):
+        except (Cancelled, RecordContradicted):
             if self.ledger.following is not None:
                 raise
 
@@ -130,7 +127,7 @@ class ReplayedReplica:
     def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
         if self.ledger.following is None:
             # The life ended here, and perhaps of this step.
-            raise Halted
+            raise Cancelled
         return self._learner.loss(batch, context)
 
     def _ends(self) -> bool:
@@ -151,11 +148,11 @@ class _Pushes(PushThread):
         replica: ReplayedReplica,
         client: PushClient,
         model: FlatModel,
-        halt: Halt,
+        cancellation: Cancellation,
         ledger: Ledger,
     ) -> None:
         self._replica = replica
-        super().__init__(client, model, halt, ledger)
+        super().__init__(client, model, cancellation, ledger)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
         self._replica.submits(push)

@@ -14,13 +14,12 @@ from disttrain.replay import threads
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, HaltByTurns, Wires
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, CancellationByTurns, Wires
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 
 _LIFE = SenderLife(0, 1)
@@ -54,7 +53,7 @@ class SerialTraining:
         shard.shard.admit(_LIFE)
         wires.time.start(partial(self._serve, shard, wires))
 
-        connection = Connection(model, wires.sides(_LIFE), HaltByTurns(wires.time))
+        connection = Connection(model, wires.sides(_LIFE), CancellationByTurns(wires.time))
         never = {"push_every": sys.maxsize, "fetch_every": sys.maxsize}
         manifest = spec.strategy.only_downpour.model_copy(
             update={**never, "local_learning_rate": 0.0}

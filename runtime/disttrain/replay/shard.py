@@ -6,11 +6,11 @@ from disttrain.audit.evidence import Life
 from disttrain.holder.values import Values
 from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import Decision, SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording

@@ -10,8 +10,8 @@ from disttrain.job import names
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.messages import Identity
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Sides
-from disttrain.replica.halt import Halt
 from disttrain.state.placement import Placement
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role
@@ -68,7 +68,7 @@ class Wires:
         return self.time.now - self._progressed_at
 
 
-class HaltByTurns(Halt):
+class CancellationByTurns(Cancellation):
     """Its threads take turns by virtual time, and so do waits for its queues."""
 
     def __init__(self, time: VirtualTime) -> None:

@@ -1,17 +1,298 @@
 """A model joined to the parameter server: its flat vectors, and a thread for each direction."""
 
+import queue
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
-from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
-from disttrain.replica.fetch_thread import FetchThread
+from disttrain.coordinator.protocol.fields import START, Position
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient, PushResult
+from disttrain.parameter_server.errors import EvaluationOver, PushRefused
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
+from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.replica.pushes import PushThread
+from disttrain.state.vector import Vector
+from disttrain.telemetry import logs
+from disttrain.telemetry.metrics import Histogram
+from disttrain.transport.interface import Buffer
 
-MakePushes = Callable[[PushClient, FlatModel, Halt, Ledger], PushThread]
-MakeFetches = Callable[[FetchClient, Halt, Ledger], FetchThread]
+LOG = logs.get(__name__)
+
+T = TypeVar("T")
+
+
+class Transfers:
+    """How long pushes or fetches took and how much they carried.
+
+    Filled by one thread, read by others.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = Histogram()
+        self.nbytes = 0
+        """Payload, without headers."""
+
+    def add(self, seconds: float, nbytes: int) -> None:
+        self.seconds.observe(seconds)
+        self.nbytes += nbytes
+
+
+class ClientThread:
+    """Does one thing after the other with one half of the parameter server's client.
+
+    What one of them raises ends the thread and all waits of the process. The methods are for the
+    compute thread.
+    """
+
+    def __init__(self, name: str, end: Callable[[], None], cancellation: Cancellation) -> None:
+        """`end`: called by the thread as it ends."""
+        self._end = end
+        self._cancellation = cancellation
+        self._acts: queue.SimpleQueue[Callable[[], None] | None] = cancellation.new_queue()
+        self.transfers = Transfers()
+        self.waited_seconds = 0.0
+        """How long the compute thread was blocked here, in all."""
+        self._thread = cancellation.start(name, self._run)
+
+    def begin(self, act: Callable[[], T]) -> "Future[T]":
+        """Do something after all that was begun before.
+
+        The future has what it gives, or EvaluationOver; nothing once the process is cancelled.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(act())
+            except EvaluationOver as error:
+                future.set_exception(error)
+
+        self._acts.put(run)
+        return future
+
+    def call(self, act: Callable[[], T]) -> T:
+        """As `begin`, and return when it is done. Raises Cancelled."""
+        done: queue.SimpleQueue[T] = self._cancellation.new_queue()
+        self._acts.put(lambda: done.put(act()))
+        return self._wait_for(done)
+
+    def close(self, timeout: float) -> None:
+        """End the thread after all that was begun; wait for so long at most."""
+        self._acts.put(None)
+        self._thread.join(timeout)
+
+    def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
+        began = time.perf_counter()
+        item = self._cancellation.get(source)
+        self.waited_seconds += time.perf_counter() - began
+        return item
+
+    def _run(self) -> None:
+        try:
+            while (act := self._acts.get()) is not None:
+                act()
+        except BaseException as error:
+            self._cancellation.cancel(error)
+        finally:
+            self._end()
+
+
+class FetchThread(ClientThread):
+    """At most one fetch is under way or waits to be taken; asking again meanwhile changes nothing.
+
+    `client` is used by this thread only.
+    """
+
+    def __init__(
+        self, client: FetchClient, cancellation: Cancellation, ledger: Ledger = SILENT
+    ) -> None:
+        self.client = client
+        self._ledger = ledger
+        self._number = 0
+        self._asked = False
+        self._is_due = threading.Event()
+        """The fetch that was asked for need not wait for its time."""
+        self._is_dropped = False
+        """It is not to begin any more."""
+        self._results: queue.SimpleQueue[FetchResult] = cancellation.new_queue()
+        self.last_seconds = 0.0
+        """How long the latest fetch took."""
+        super().__init__("fetch", client.close, cancellation)
+
+    def ask(
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None] = lambda: None,
+        after_seconds: float | None = 0.0,
+    ) -> None:
+        """Fetch `after_seconds`, or when it is waited for: with None not before that.
+
+        The two functions are called by the thread, before and after the fetch. Raises what ended
+        this thread or another: nothing fetched would ever arrive, while pushes may go on.
+        """
+        self._cancellation.check()
+        if not self._asked:
+            self._asked = True
+            self._is_due.clear()
+            self._acts.put(lambda: self._fetch(into, land, after_seconds))
+
+    def take(self, within_seconds: float = 0.0) -> FetchResult | None:
+        """What arrives within that time, once; None if nothing does. With 0 it never waits.
+
+        Raises Cancelled, or what ended another thread, while it waits.
+        """
+        if not self._asked:
+            return None
+        result = self._there()
+        if result is None and within_seconds > 0:
+            began = time.perf_counter()
+            self._is_due.set()
+            result = self._cancellation.get_within(self._results, within_seconds)
+            self.waited_seconds += time.perf_counter() - began
+        self._asked = result is None
+        return result
+
+    def wait(self) -> FetchResult | None:
+        """What was asked for; None if nothing was. Raises Cancelled."""
+        if not self._asked:
+            return None
+        self._is_due.set()
+        result = self._wait_for(self._results)
+        self._asked = False
+        return result
+
+    def drop(self) -> None:
+        """Forget what was asked for. Raises Cancelled."""
+        self._is_dropped = True
+        self._is_due.set()
+        self.call(self._there)
+        self._is_dropped = self._asked = False
+
+    def close(self, timeout: float) -> None:
+        """End the thread when the fetch under way has ended; one not yet due does not begin."""
+        self._is_dropped = True
+        self._is_due.set()
+        super().close(timeout)
+
+    def _there(self) -> FetchResult | None:
+        try:
+            return self._results.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _fetch(
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None],
+        after_seconds: float | None,
+    ) -> None:
+        self._is_due.wait(after_seconds)
+        if self._is_dropped:
+            return
+        began = time.perf_counter()
+        buffers = into()
+        result = self.client.fetch(buffers)
+        land()
+        nbytes = sum(buffer.nbytes for buffer in buffers.values())
+        self.last_seconds = time.perf_counter() - began
+        self.transfers.add(self.last_seconds, nbytes)
+        self._number += 1
+        self._ledger.fetched(self._number, result.versions)
+        self._results.put(result)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acknowledged:
+    """What all shards have answered so far."""
+
+    position: Position = START
+    samples: int = 0
+    pushes: int = 0
+
+
+class PushThread(ClientThread):
+    """Sends pushes in their order, and gives each gradient buffer back when it was answered.
+
+    `client` is used by this thread only; `acknowledged` and the staleness may be read by any.
+    """
+
+    def __init__(
+        self,
+        client: PushClient,
+        model: FlatModel,
+        cancellation: Cancellation,
+        ledger: Ledger = SILENT,
+    ) -> None:
+        self.client = client
+        self._ledger = ledger
+        self._changed = ChangedBuffers(model.tensors, model.buffer_values())
+        self._free: queue.SimpleQueue[Outgoing] = cancellation.new_queue()
+        for outgoing in model.outgoing:
+            self._free.put(outgoing)
+        self.acknowledged = Acknowledged()
+        self.staleness = [0] * len(STALENESS_BOUNDS)
+        self.staleness_unknown = 0
+        self.refused = 0
+        """Pushes that a shard refused for what they held."""
+        super().__init__("push", client.close, cancellation)
+
+    def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            return self._wait_for(self._free)
+
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        outgoing.leave()
+        self._acts.put(lambda: self._send(outgoing, push))
+
+    def passed(self, position: Position) -> None:
+        """Nothing is to be pushed of what came before this position, but what is submitted."""
+        self._acts.put(lambda: self._advance(position))
+
+    def wait_answered(self) -> None:
+        """Return when everything submitted was answered by every shard. Raises Cancelled."""
+        self.call(lambda: None)
+
+    def _send(self, outgoing: Outgoing, push: Push) -> None:
+        began = time.perf_counter()
+        outgoing.wait_left()
+        push.changed = self._changed.runs(outgoing.buffers.vectors)
+        try:
+            self._note(push, self.client.push(push))
+            self._advance(push.position, samples=push.samples, pushes=1)
+        except PushRefused as error:
+            LOG.warning("push refused", sequence=push.sequence, error=error)
+            self._ledger.refused(push.sequence)
+            self.refused += 1
+        self.transfers.add(time.perf_counter() - began, push.nbytes)
+        self._free.put(outgoing)
+
+    def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:
+        before = self.acknowledged
+        self.acknowledged = Acknowledged(
+            position=max(before.position, position),
+            samples=before.samples + samples,
+            pushes=before.pushes + pushes,
+        )
+
+    def _note(self, push: Push, results: list[PushResult]) -> None:
+        for result in results:
+            self._ledger.acknowledged(push, result)
+            if result.staleness < 0:
+                self.staleness_unknown += 1
+            else:
+                self.staleness[staleness_bucket(result.staleness)] += 1
+
+
+MakePushes = Callable[[PushClient, FlatModel, Cancellation, Ledger], PushThread]
+MakeFetches = Callable[[FetchClient, Cancellation, Ledger], FetchThread]
 
 CLOSE_SECONDS = 5.0
 """Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""
@@ -32,7 +313,7 @@ class Connection:
         self,
         model: FlatModel,
         sides: Sides,
-        halt: Halt,
+        cancellation: Cancellation,
         ledger: Ledger = SILENT,
         *,
         pushes: MakePushes = PushThread,
@@ -40,10 +321,10 @@ class Connection:
     ) -> None:
         """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record."""
         self.model = model
-        self.pushes = pushes(sides.push, model, halt, ledger)
-        self.fetches = fetches(sides.fetch, halt, ledger)
+        self.pushes = pushes(sides.push, model, cancellation, ledger)
+        self.fetches = fetches(sides.fetch, cancellation, ledger)
         self.ledger = ledger
-        self.halt = halt
+        self.cancellation = cancellation
 
     def upload(self, shards: Sequence[int]) -> None:
         """Send the model's present values to these shards; return when they have them.
@@ -61,13 +342,13 @@ class Connection:
         self.fetches.ask(self.model.first_fetch_into)
         while (fetched := self.fetches.take()) is None:
             meanwhile()
-            self.halt.check()
+            self.cancellation.check()
         self.model.adopt_first_fetch()
         return fetched
 
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
-        self.halt.say()
+        self.cancellation.cancel()
         self.pushes.client.stop()
         self.fetches.client.stop()
         self.pushes.close(CLOSE_SECONDS)

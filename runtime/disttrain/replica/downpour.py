@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Protocol
 
 from torch import Tensor
@@ -10,44 +10,23 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategies import downpour
-from disttrain.parameter_server import schedule
+from disttrain.parameter_server import update_rule
 from disttrain.parameter_server.client import FetchResult, Versions
-from disttrain.replica import gradient_check, seeding
+from disttrain.replica import gradient_check, task_calls
+from disttrain.replica.accrual import Accrual, LocalSteps
 from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Gradient, Kind
-from disttrain.replica.local_steps import LocalSteps
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.pushes import Accrual
 from disttrain.replica.task_calls import LossOfBatch
+from disttrain.replica.training import Counters
+from disttrain.replica.work import LostLeases
 from disttrain.task import checks, user_code
-from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
+from disttrain.task.loss import BatchLoss, LossContext, LossFigures, numbers
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's commands are looked at again."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What was done since the process started; written by the compute thread only."""
-
-    steps: int = 0
-    loss_sum: float = 0.0
-    loss_steps: int = 0
-    non_finite: int = 0
-    non_finite_lease: int = 0
-    step_seconds: float = 0.0
-    data_seconds: float = 0.0
-    reported: Reported = field(default_factory=Reported)
-
-    def note(self, figures: LossFigures) -> None:
-        """Add what a step's loss came to, if anything counted."""
-        if figures.count != 0:
-            self.loss_sum += figures.mean
-            self.loss_steps += 1
-        self.reported.add(figures.reported)
 
 
 class Downpour:
@@ -78,10 +57,10 @@ class Downpour:
         self._push_every, self._fetch_every = manifest.push_every, manifest.fetch_every
         self._waits_for_answers = manifest.max_in_flight == 0
         self._rule = rule
-        self._accrual = Accrual(self._model, self._pushes, manifest.push_every)
+        self._accrual = Accrual(self._model, self._pushes.acquire, manifest.push_every)
         local_rate, factor = (
             manifest.rate_of_local_steps,
-            schedule.factor(rule.schedule.rule),
+            update_rule.schedule_factor(rule.schedule.rule),
         )
         self._local_steps = LocalSteps(local_rate, factor)
         watches = rule.weight_decay > 0 or rule.has_velocity
@@ -95,7 +74,6 @@ class Downpour:
         self.counters = Counters()
 
     def begin(self, fetched: FetchResult) -> None:
-        """Say which values the model has, before the first step."""
         self._frozen.begin()
         self._compute_with(fetched)
 
@@ -139,7 +117,6 @@ class Downpour:
         return self._accrual.add(scale, samples, count)
 
     def push(self) -> None:
-        """Start pushing what is accrued, if it is time."""
         if self.counters.steps % self._push_every == 0:
             self._start_pushing()
 
@@ -189,20 +166,12 @@ class Downpour:
         """What a heartbeat tells the coordinator; any thread may ask."""
         counters, pushes, fetches = self.counters, self._pushes, self._fetches
         waited = pushes.waited_seconds + fetches.waited_seconds
-        return ReplicaReport(
-            progress=self.progress(lost),
-            steps=counters.steps,
+        return replace(
+            counters.report(self.progress(lost)),
             pushes=pushes.acknowledged.pushes,
-            loss_sum=counters.loss_sum,
-            loss_steps=counters.loss_steps,
-            reported_sums=counters.reported.sums,
-            reported_steps=counters.reported.steps,
-            non_finite=counters.non_finite,
-            non_finite_lease=counters.non_finite_lease,
             staleness=tuple(pushes.staleness),
             staleness_unknown=pushes.staleness_unknown,
-            compute_seconds=max(0.0, counters.step_seconds - waited),
-            data_seconds=counters.data_seconds,
+            compute_seconds=max(0.0, counters.compute_seconds - waited),
             push_seconds=pushes.waited_seconds,
             fetch_seconds=fetches.waited_seconds,
         )
@@ -223,7 +192,6 @@ class Downpour:
     def _judge(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
     ) -> tuple[float, float | None]:
-        """What `gradient_check.check` says, and the count of a loss that has one."""
         known = () if loss is None else loss.scalars
         squared_norm, *values = numbers(gradient_check.squared_norm(gradient), *known)
         figures = None if loss is None else loss.figures(values)
@@ -235,12 +203,18 @@ class Downpour:
         self.ledger.computed(found, position)
         if scale > 0:
             if figures is not None:
-                self.counters.note(figures)
+                self._note(figures)
             self._computed_on = self._computed_on or self._versions
         else:
             self.counters.non_finite += 1
             self.counters.non_finite_lease = position.lease
         return scale, count
+
+    def _note(self, figures: LossFigures) -> None:
+        if figures.count != 0:
+            self.counters.loss_sum += figures.mean
+            self.counters.loss_steps += 1
+        self.counters.reported.add(figures.reported)
 
     def _add_decay(self, gradient: Tensor, scale: float) -> None:
         """Clip the gradient where it lies, for its decay is not clipped."""
@@ -338,7 +312,7 @@ class TrainingLoop:
             scale = downpour.accrue(gradient, loss, samples, position)
             downpour.push()
             downpour.adopt(gradient, scale, samples)
-            counters.step_seconds += time.perf_counter() - began
+            counters.compute_seconds += time.perf_counter() - began
 
     def drain(self) -> None:
         """Drop the batches not begun; push everything and wait for the answers."""
@@ -348,8 +322,8 @@ class TrainingLoop:
     def _compute(self, loaded: Loaded) -> BatchLoss:
         """Loss and gradient; the random numbers depend on the seed and the place in the data."""
         downpour, item = self._downpour, loaded.item
-        drawn = seeding.batch_seed(self._seed, item.epoch, item.portion, item.first)
-        seeding.seed_step(drawn)
+        drawn = task_calls.batch_seed(self._seed, item.epoch, item.portion, item.first)
+        task_calls.seed_step(drawn)
         context = LossContext(
             step=downpour.counters.steps, epoch=item.epoch, samples=downpour.samples, seed=drawn
         )

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from disttrain.holder import values
 from disttrain.holder.values import DTYPES
 from disttrain.job.strategy_kind import Precision
-from disttrain.parameter_server import received
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import (
     Allocate,
@@ -105,7 +105,6 @@ class FlatModel(GradientViews):
         return {name: vector.buffer for name, vector in self._first_fetch().items()}
 
     def adopt_first_fetch(self) -> None:
-        """Take over what was fetched into `first_fetch_into`."""
         for vector in self._first_fetch().values():
             vector.arrive()
         self._incoming_buffers.scatter()
@@ -176,7 +175,7 @@ class FlatModel(GradientViews):
 
 def _require_finite(specs: Sequence[TensorSpec], host: Tensor) -> None:
     for spec in specs:
-        if not received.is_finite(host[spec.first : spec.first + spec.elements]):
+        if not values.is_finite(host[spec.first : spec.first + spec.elements]):
             message = (
                 f"the parameter '{spec.name}' holds a value that is not a finite number, or beyond "
                 "1e18, where training begins; see what the task writes into the model after "

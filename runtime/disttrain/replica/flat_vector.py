@@ -32,7 +32,6 @@ class FlatVector:
         self.tensor = self.host
 
     def views(self, specs: Sequence[TensorSpec]) -> list[Tensor]:
-        """One view of `tensor` per spec, in the spec's shape."""
         return [
             self.tensor[spec.first : spec.first + spec.elements].view(spec.shape) for spec in specs
         ]
@@ -122,7 +121,6 @@ class ModelBuffers:
             self.vectors[vector].leave()
 
     def restore(self) -> None:
-        """Copy what lies here into the model's buffers as it is."""
         for vector, views in self._views.items():
             torch._foreach_copy_(self._tensors.tensors(vector), views)
 
@@ -186,7 +184,6 @@ class GradientViews:
         return self._present
 
     def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
-        """Let backward add to these views from now on."""
         self._gradient_views = views
         self.attach_gradients()
 
@@ -196,7 +193,6 @@ class GradientViews:
             parameter.grad = view
 
     def has_gradients_attached(self) -> bool:
-        """Whether every parameter's `grad` is still its view."""
         both = zip(self.trainable, self._gradient_views, strict=True)
         return all(parameter.grad is view for parameter, view in both)
 
@@ -228,7 +224,6 @@ class ChangedBuffers:
     """
 
     def __init__(self, tensors: ModelTensors, initial: Mapping[Vector, FlatVector]) -> None:
-        """`initial`: the values that the shards have."""
         self._specs = {vector: tensors.specs(vector) for vector in initial}
         self._constant = {
             spec.name: _part(initial[vector].host, spec).clone()

@@ -60,7 +60,6 @@ class PresentGradients:
             parameter.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
 
     def begin_step(self) -> None:
-        """None has one yet."""
         self._before = [a or b for a, b in zip(self._before, self.present, strict=True)]
         self.present = [False] * len(self.present)
 
@@ -98,7 +97,6 @@ class FrozenParameters:
         self._sums: list[int] = []
 
     def begin(self) -> None:
-        """What the model holds now is what was fetched."""
         self._sums = self._now()
 
     def check_after(self, steps: int) -> None:

@@ -34,7 +34,7 @@ class HeldGroups:
     """The groups that a replica has: until the coordinator has the result. See `work.Held`.
 
     A group that was dropped may be given out again under the same attempt. So that nothing read
-    for the first time is taken for a part of the second, each taking has a number of its own,
+    for the first time is taken for a part of the second, each grant has a number of its own,
     which its portions have as leases. May be used by any thread, but for the portions, which
     belong to the one that reads the data.
     """
@@ -55,7 +55,7 @@ class HeldGroups:
         """Guards everything, and is notified when there may be room for another group."""
         self._groups: dict[int, GroupLease] = {}
         self._computed: set[int] = set()
-        self._taken = 0
+        self._grants = 0
         self._over = 0
         """The newest evaluation that is over, as far as is known here."""
         self._pause_until = 0.0
@@ -84,7 +84,7 @@ class HeldGroups:
         )
 
     def get(self, number: int) -> GroupLease | None:
-        """What was taken under this number; None if it was dropped."""
+        """The group of a grant; None if it was dropped."""
         return self._groups.get(number)
 
     def computed(self, number: int) -> None:
@@ -107,19 +107,20 @@ class HeldGroups:
 
     @property
     def to_compute(self) -> int:
-        """How many are not computed."""
         with self._room:
-            return self._to_compute()
+            return len(self._groups) - len(self._computed)
 
     @property
     def has_room(self) -> bool:
         with self._room:
-            return self._has_room()
+            return self.to_compute < HELD and self._clock() >= self._pause_until
 
     def wait_for_room(self, seconds: float) -> None:
         with self._room:
             pause = self._pause_until - self._clock()
-            self._room.wait_for(self._has_room, min(pause, seconds) if pause > 0 else seconds)
+            self._room.wait_for(
+                lambda: self.has_room, min(pause, seconds) if pause > 0 else seconds
+            )
 
     @property
     def attempts(self) -> tuple[int, ...]:
@@ -127,25 +128,19 @@ class HeldGroups:
             return tuple(held.attempt for held in self._groups.values())
 
     def _take_in(self, group: GroupLease) -> int | None:
-        """The number of this taking; None for an attempt that is held already."""
+        """The number of this grant; None for an attempt that is held already."""
         with self._room:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
             if group.evaluation <= self._over:
                 self._pause_until = self._clock() + _PAUSE_SECONDS
-            self._taken += 1
-            self._groups[self._taken] = group
-            return self._taken
+            self._grants += 1
+            self._groups[self._grants] = group
+            return self._grants
 
     def _lease(self, number: int, portion: int) -> Lease:
         samples = self._portion_samples(portion)
         return Lease(id=number, epoch=0, portion=portion, first=0, end=samples)
-
-    def _to_compute(self) -> int:
-        return len(self._groups) - len(self._computed)
-
-    def _has_room(self) -> bool:
-        return self._to_compute() < HELD and self._clock() >= self._pause_until
 
     def _forget(self, number: int) -> None:
         self._groups.pop(number, None)
@@ -157,7 +152,7 @@ class GroupSum:
     """What was computed of a group so far."""
 
     number: int
-    """Of its taking, see `HeldGroups`."""
+    """Of its grant, see `HeldGroups`."""
     group: GroupLease
     gradient: Gradient
     next_portion: int
@@ -177,7 +172,6 @@ class GroupSum:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every portion of the group is in it."""
         return self.next_portion == self.group.portions[1]
 
 
@@ -236,9 +230,9 @@ class GroupStaging:
     def settle(self) -> None:
         """Take note of what the shards and the coordinator have; never waits.
 
-        Raises Halted, or what ended a thread.
+        Raises Cancelled, or what ended a thread.
         """
-        self._connection.halt.check()
+        self._connection.cancellation.check()
         for one in [one for one in self._sent if one[1].done()]:
             self._sent.remove(one)
             self._arrived(*one)
@@ -250,11 +244,10 @@ class GroupStaging:
             self.groups += 1
 
     def wait(self, seconds: float) -> None:
-        """Return when something of what is under way has ended, or after so long."""
         wait(self._under_way(), seconds, "FIRST_COMPLETED")
 
     def drain(self) -> None:
-        """Return when nothing is under way. Raises Halted."""
+        """Return when nothing is under way. Raises Cancelled."""
         while self._under_way():
             self.wait(_LOOK_AGAIN_SECONDS)
             self.settle()

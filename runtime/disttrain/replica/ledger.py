@@ -133,7 +133,6 @@ class Ledger:
         return self._file.missing if self._file is not None else 0
 
     def acknowledged(self, push: Push, result: PushResult) -> None:
-        """One shard's answer to a push."""
         self._append(
             Record(
                 kind=Kind.ACKNOWLEDGED,
@@ -149,11 +148,9 @@ class Ledger:
         )
 
     def refused(self, sequence: int) -> None:
-        """A push was refused for what it held."""
         self._append(Record(kind=Kind.REFUSED, number=sequence))
 
     def lease_begun(self, item: WorkItem) -> None:
-        """The first batch of a lease is about to be computed."""
         self._append(self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices)))
 
     def step(self, number: int, item: WorkItem) -> None:
@@ -195,7 +192,6 @@ class Ledger:
             self._append(Record(kind=kind, number=number))
 
     def close(self) -> None:
-        """Closes the file; nothing is written any more."""
         if self._file is not None:
             self._file.close()
 
@@ -227,7 +223,6 @@ SILENT = Ledger()
 
 
 def path_of(folder: Path, replica: int, incarnation: int) -> Path:
-    """The file of one life of a replica, in the run's ledger folder."""
     return record_file.path_of(folder, names.replica_name(replica), incarnation)
 
 

@@ -17,10 +17,10 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
 from disttrain.replica import ledger
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
 from disttrain.transport import descriptors, malloc
 from disttrain.transport.factory import open_transport
@@ -34,9 +34,8 @@ class Membership:
     """The way to the coordinator, and from it to the shards. Close it last."""
 
     def __init__(self, config: LaunchConfig) -> None:
-        """`config`: what the process was told at its start."""
         self.config = config
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         self._spec = spec = config.job.spec
         self.leave_notices = leave_notices.open_notices(config)
         """Where to write down what a coordinator that is away cannot be told."""
@@ -50,7 +49,7 @@ class Membership:
             Role.REPLICA,
             spec.coordinator.heartbeat_seconds,
             # The shards may have ended before this process: they answer none of its waits.
-            on_end=self.halt.say,
+            on_end=self.cancellation.cancel,
         )
 
     def join(
@@ -88,16 +87,14 @@ class Membership:
                 outgoing_buffers=outgoing_buffers,
                 precision=defaults.precision(self._spec),
             )
-            self.connection = Connection(flat, self._clients(joined), self.halt, log)
+            self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection
 
     def upload(self, shards: tuple[int, ...]) -> None:
-        """Send the model's present values to these shards; return when they have them."""
         assert self.connection is not None  # noqa: S101  Its strategy has shards.
         self.connection.upload(shards)
 
     def open_ledger(self, joined: Joined) -> Ledger:
-        """The log of this life, as the manifest wants it."""
         audit = defaults.audit(self._spec)
         if audit is Audit.OFF:
             return ledger.SILENT
@@ -106,7 +103,6 @@ class Membership:
         return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
     def _clients(self, joined: Joined) -> Sides:
-        """The ways to all shards; each belongs to one thread."""
         placement = joined.placement
         if placement is None:
             message = "the coordinator took in this replica's model without a placement"

@@ -81,11 +81,9 @@ class ModelTensors:
     places: dict[Vector, tuple[Place, ...]]
 
     def specs(self, vector: Vector) -> tuple[TensorSpec, ...]:
-        """The specs of one vector, in its order."""
         return tuple(spec for spec in self.layout.tensors if spec.vector == vector)
 
     def tensors(self, vector: Vector) -> list[Tensor]:
-        """The tensors of one vector, as they are now."""
         return [place.tensor for place in self.places.get(vector, ())]
 
     @property

@@ -35,11 +35,11 @@ from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch import outcome
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import model_tensors, pushes
+from disttrain.replica import accrual, model_tensors
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.membership import Membership
+from disttrain.replica.work import LostLeases
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
 
@@ -154,7 +154,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._member = joined.member
         manifest = self._spec.strategy.only_downpour
         device = next(model.parameters()).device
-        buffers = pushes.gradient_buffers(manifest)
+        buffers = accrual.gradient_buffers(manifest)
         log = self._membership.open_ledger(joined)
         self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})

@@ -18,10 +18,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica import seeding
-from disttrain.replica.halt import Halt, Halted
+from disttrain.replica import task_calls
+from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
-from disttrain.task import calls, user_code
+from disttrain.task import user_code
 from disttrain.task.errors import TaskError
 
 Collate = Callable[[list[Any]], Any]
@@ -65,8 +65,8 @@ class Batches(Dataset[Loaded]):
     def __getitem__(self, item: WorkItem) -> Loaded:
         """Read and process one batch; what the user's code raised takes the batch's place."""
         if self._seeded:
-            seeding.seed_everything(
-                seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
+            task_calls.seed_everything(
+                task_calls.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
             )
         try:
             return Loaded(item, self._collate(read(self._dataset, item.indices)))
@@ -90,9 +90,9 @@ class Pipeline:
         source: WorkSource,
         cutting: Cutting,
         config: PipelineConfig,
-        halt: Halt,
+        cancellation: Cancellation,
     ) -> None:
-        self._halt = halt
+        self._cancellation = cancellation
         self._source = source
         self._dropped = threading.Event()
         inline = config.workers == 0 and draws_random_numbers(dataset, collate)
@@ -127,11 +127,10 @@ class Pipeline:
             return self._ready.get(timeout=timeout)
         except queue.Empty:
             # What ended the thread that makes the batches would not be seen otherwise.
-            self._halt.check()
+            self._cancellation.check()
             return None
 
     def drop(self) -> None:
-        """Make no more batches and forget those that lie ready."""
         self._dropped.set()
 
     def _fill(self, reading: "_Reading") -> None:
@@ -140,21 +139,21 @@ class Pipeline:
                 loaded = reading.next(_LOOK_AGAIN_SECONDS)
                 if loaded is not None and isinstance(loaded.batch, TaskError):
                     # Not raised: its traceback would keep the loader, and with it the workers.
-                    self._halt.say(loaded.batch)
+                    self._cancellation.cancel(loaded.batch)
                     return
                 if loaded is not None:
                     self._put(loaded)
-        except Halted:
+        except Cancelled:
             return
         except BaseException as error:
-            self._halt.say(error)
+            self._cancellation.cancel(error)
 
     def _put(self, loaded: Loaded) -> None:
         while not self._dropped.is_set():
             try:
                 return self._ready.put(loaded, timeout=_LOOK_AGAIN_SECONDS)
             except queue.Full:
-                self._halt.check()
+                self._cancellation.check()
         return None
 
 
@@ -173,7 +172,7 @@ class _Items:
         self._lease: Lease | None = None
 
     def await_lease(self, seconds: float) -> bool:
-        """Whether there is a lease to begin with, in that time. Raises Halted."""
+        """Whether there is a lease to begin with, in that time. Raises Cancelled."""
         if self._dropped.is_set():
             return False
         self._lease = self._source.next_within(seconds)
@@ -205,10 +204,10 @@ class _Reading:
         """There will be none any more."""
 
     def next(self, timeout: float) -> Loaded | None:
-        """The next batch; None when no lease came for one in that time. Raises Halted."""
+        """The next batch; None when no lease came for one in that time. Raises Cancelled."""
         while self._batches is not None or self._items.await_lease(timeout):
             # In a worker the task's code cannot be seen from here: what takes long is the waiting.
-            with calls.noted("reading a batch"):
+            with user_code.noted("reading a batch"):
                 if self._batches is None:
                     self._batches = iter(self._loader)
                 loaded: Loaded | None = next(self._batches, None)

@@ -9,8 +9,8 @@ from torch import nn
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import device, evaluation, model_tensors, task_calls
-from disttrain.replica.halt import Halt
+from disttrain.replica import evaluation, model_tensors, task_calls
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
@@ -31,12 +31,17 @@ class Prepared:
     device: torch.device
 
     def loss(self) -> LossOfBatch:
-        """The task's loss of a batch, which is moved to the model's device first."""
-        place = device.mover(self.device)
+        place = task_calls.mover(self.device)
         return lambda batch, context: self.task.loss(self.model, place(batch), context)
 
     def pipeline(
-        self, seed: int, source: WorkSource, cutting: Cutting, halt: Halt, *, beside: bool = False
+        self,
+        seed: int,
+        source: WorkSource,
+        cutting: Cutting,
+        cancellation: Cancellation,
+        *,
+        beside: bool = False,
     ) -> Pipeline:
         """The batches of what the source gives, read as the task wants it.
 
@@ -52,7 +57,7 @@ class Prepared:
             pin_memory=self.device.type == "cuda",
             seed=seed,
         )
-        return Pipeline(dataset, collate, source, cutting, config, halt)
+        return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
 
 def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]) -> Prepared:
@@ -72,9 +77,9 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
         tensors=model_tensors.describe(model, defaults.precision(spec)),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
-        device=device.resolve(config.device),
+        device=task_calls.resolve_device(config.device),
     )
-    place, size = device.mover(prepared.device), defaults.samples_per_step(spec)
+    place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):
         evaluation.try_one_batch(task, model.to(prepared.device), prepared.test, size, place)
     return prepared

@@ -2,29 +2,133 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from pathlib import Path
 
+import safetensors.torch
+from torch import nn
+
+from disttrain.checkpoint import copies, export
 from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
 from disttrain.coordinator.protocol.orders import (
     Checkpoint,
+    Done,
+    Drain,
+    Drained,
     End,
     Evaluate,
+    Evaluated,
+    Export,
     LeaveWarmStart,
     NumberedOrder,
+    Order,
+    OrderFailed,
+    Result,
+    Upload,
 )
+from disttrain.errors import DistTrainError
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica.halt import Halted
+from disttrain.replica import evaluation, task_calls
+from disttrain.replica.cancellation import Cancelled
+from disttrain.replica.evaluation import Sums
 from disttrain.replica.membership import Membership
-from disttrain.replica.orders import Orders
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.training import Stages
+from disttrain.task.errors import ModelError, TaskError
+from disttrain.task.task import Split
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
+
+
+class Orders:
+    """Carries out one order at a time; belongs to the compute thread."""
+
+    def __init__(
+        self, prepared: Prepared, training: Stages, upload: Callable[[tuple[int, ...]], None]
+    ) -> None:
+        self._task = prepared.task
+        self._model = prepared.model
+        self._device = prepared.device
+        self._training = training
+        self._upload = upload
+
+    def carry_out(self, order: Order) -> Result:
+        """The answer to the order. What goes wrong is told to the coordinator.
+
+        Raises TaskError for a mistake of the task in training, which ends the replica.
+        """
+        try:
+            return self._carry_out(order)
+        except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
+            if isinstance(error, TaskError) and not isinstance(order, Evaluate):
+                raise
+            LOG.exception("order failed", order=order.kind)
+            return OrderFailed(message=str(error)[:32_000])
+
+    def _carry_out(self, order: Order) -> Result:
+        match order:
+            case Upload():
+                self._upload(order.shards)
+            case Checkpoint():
+                return self._training.now.write_part(order)
+            case Evaluate():
+                return self._evaluate(order)
+            case Export():
+                export.export_named(order.checkpoint, order.out)
+            case Drain():
+                self._training.now.drain()
+                return Drained(progress=self._training.progress())
+            case LeaveWarmStart():
+                self._training.next_stage()
+            case End():
+                LOG.info("told to end", reason=order.reason)
+            case _:
+                return OrderFailed(message=f"'{order.kind}' is no order for a replica")
+        return Done()
+
+    def _evaluate(self, order: Evaluate) -> Evaluated:
+        began = time.perf_counter()
+        versions: tuple[int, ...] = ()
+        if order.model_file is None:
+            versions = tuple(count for _, count in self._training.now.fetch_now())
+            model = self._model
+        else:
+            with copies.file_at(order.model_file) as file:
+                model = self._load(file)
+        sums = self._sums(model, Split(order.split), order.batch_size)
+        return Evaluated(
+            sums=sums.measures,
+            samples=sums.samples,
+            loss=sums.mean_loss,
+            versions=versions,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _load(self, file: Path) -> nn.Module:
+        """A new model with exactly what the file holds. Raises ModelError if it does not fit."""
+        model = self._task.model(seed=0)
+        try:
+            model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+        except RuntimeError as error:
+            message = (
+                "the exported model does not fit: did Task.model() build another model in this "
+                "process? Let it depend on spec.task.arguments alone, not on the process, the "
+                f"time or chance. {error}"
+            )
+            raise ModelError(message) from error
+        return model.to(self._device)
+
+    def _sums(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
+        examples = self._task.examples(split, batch_size=1)
+        return evaluation.evaluate(
+            self._task, model, examples, batch_size, task_calls.mover(self._device)
+        )
+
 
 _ORDER_SECONDS = 0.01
 _WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
@@ -42,7 +146,7 @@ class Replica:
         self._coordinator = membership.coordinator
         self._member = joined.member
         self._training = training
-        self._halt = membership.halt
+        self._cancellation = membership.cancellation
         self._exit_code: ExitCode | None = None
         self._leaving = False
         self._has_begun = False
@@ -55,7 +159,7 @@ class Replica:
         A shard that is away keeps this process for so long at most.
         """
         self._leaving = True
-        impatience = threading.Timer(patience_seconds, self._halt.say)
+        impatience = threading.Timer(patience_seconds, self._cancellation.cancel)
         impatience.daemon = True
         impatience.start()
 
@@ -70,7 +174,7 @@ class Replica:
         except (Fenced, MemberFenced) as error:
             LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
             return ExitCode.RESTART
-        except Halted:
+        except Cancelled:
             self._look_for_end()
             if self._exit_code is not None:
                 return self._exit_code

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
-from disttrain.replica.client_thread import Transfers
-from disttrain.replica.connection import Connection
+from disttrain.replica.connection import Connection, Transfers
 from disttrain.replica.ledger import SILENT
 from disttrain.telemetry import metrics
 from disttrain.telemetry.exporter import Served

@@ -1,24 +1,101 @@
-"""Calls the user's task, and checks what comes back where it enters."""
+"""Calls the user's task: with which seeds, on which device, and what comes back, checked.
 
+The random numbers of a batch come from the job's seed and the place in the data: they do not depend
+on which replica processes it, nor on when.
+"""
+
+import hashlib
 import inspect
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from disttrain.job import defaults
+from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
-from disttrain.replica import device, seeding
+from disttrain.replica.errors import DeviceNotFound
 from disttrain.task import checks, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
 from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.task import InputPipeline, Split, Task
+
+
+def resolve_device(wanted: Device) -> torch.device:
+    """The device that the manifest means on this machine. Raises DeviceNotFound."""
+    found = torch.cuda.is_available()
+    if wanted is Device.CUDA and not found:
+        message = "spec.replicas.device: cuda was asked for, but PyTorch finds no GPU; use auto"
+        raise DeviceNotFound(message)
+    return torch.device("cuda" if found and wanted is not Device.CPU else "cpu")
+
+
+def mover(device: torch.device) -> Callable[[Any], Any]:
+    if device.type == "cpu":
+        return lambda batch: batch
+    return lambda batch: move(batch, device)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def in_double_precision(batch: Any) -> Any:
+    return _each_tensor(batch, lambda one: one.double() if one.is_floating_point() else one)
+
+
+def holds_double_precision(batch: Any) -> bool:
+    found: list[bool] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor.dtype is torch.float64)
+        return tensor
+
+    _each_tensor(batch, note)
+    return any(found)
+
+
+def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(batch, Tensor):
+        return change(batch)
+    if isinstance(batch, dict):
+        return {name: _each_tensor(part, change) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_each_tensor(part, change) for part in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_each_tensor(part, change) for part in batch)
+    return batch
+
+
+def seed_model(seed: int) -> None:
+    """Seed what `model()` draws from: the job's seed itself, so that a plain loop starts alike."""
+    seed_everything(seed)
+
+
+def batch_seed(seed: int, epoch: int, portion: int, offset: int) -> int:
+    text = f"{seed} {epoch} {portion} {offset}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+
+
+def seed_step(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(seed)
+
+
+def seed_everything(seed: int) -> None:
+    seed_step(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
 
 LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
@@ -55,7 +132,7 @@ class TaskCalls:
 
     def model(self, seed: int) -> nn.Module:
         """A new model with the seed's initial values, in training mode. Raises TaskError."""
-        seeding.seed_model(seed)
+        seed_model(seed)
         with user_code.running(f"{self._name}.model()"):
             model: object = self._task.model()
         checked = checks.check_model(model).train()
@@ -71,14 +148,13 @@ class TaskCalls:
         return self._examples[split]
 
     def input_pipeline(self) -> InputPipeline:
-        """How the data wants to be read."""
         with user_code.running(f"{self._name}.input_pipeline()"):
             return self._task.input_pipeline()
 
     def collate(self, samples: Any) -> Any:
         with user_code.running(f"{self._name}.collate()"):
             batch = self._task.collate(samples)
-        return device.in_double_precision(batch) if self._is_double else batch
+        return in_double_precision(batch) if self._is_double else batch
 
     def loss(self, model: nn.Module, batch: Any, context: LossContext) -> BatchLoss:
         """The loss of a training step. Raises TaskError."""
@@ -125,7 +201,6 @@ class TaskCalls:
         return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
-        """Sums over a batch."""
         with user_code.running(f"{self._name}.measure()"):
             return checks.check_measures(self._task.measure(model, batch))
 
@@ -135,7 +210,7 @@ class TaskCalls:
         try:
             yield
         except UserCodeError as error:
-            if self._is_double or not device.holds_double_precision(batch):
+            if self._is_double or not holds_double_precision(batch):
                 raise
             message = f"{error}\n{_DOUBLE_DATA}"
             raise UserCodeError(message) from error.__cause__

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from torch import nn
@@ -18,6 +18,7 @@ from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
+from disttrain.task.loss import Reported
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -33,6 +34,40 @@ class TrainingInputs(NamedTuple):
     prepared: Prepared
     membership: Membership
     joined: Joined
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was done since the process started; written by the compute thread only."""
+
+    steps: int = 0
+    """Portions, of a batch method."""
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    """Steps whose loss is in the sum."""
+    non_finite: int = 0
+    non_finite_lease: int = 0
+    compute_seconds: float = 0.0
+    data_seconds: float = 0.0
+    """Waiting for data; where a step is a portion, only for that of groups that are held."""
+    push_seconds: float = 0.0
+    reported: Reported = field(default_factory=Reported)
+
+    def report(self, progress: Progress) -> ReplicaReport:
+        """What they are now, for a heartbeat; any thread."""
+        return ReplicaReport(
+            progress=progress,
+            steps=self.steps,
+            loss_sum=self.loss_sum,
+            loss_steps=self.loss_steps,
+            reported_sums=self.reported.sums,
+            reported_steps=self.reported.steps,
+            non_finite=self.non_finite,
+            non_finite_lease=self.non_finite_lease,
+            compute_seconds=self.compute_seconds,
+            data_seconds=self.data_seconds,
+            push_seconds=self.push_seconds,
+        )
 
 
 class Training(ABC):
@@ -62,21 +97,21 @@ class Training(ABC):
 
     @abstractmethod
     def drain(self) -> None:
-        """Begin nothing more; return when the holders have all that was computed. Raises Halted."""
+        """Begin nothing more; return when the holders have what was computed. Raises Cancelled."""
 
     def write_part(self, order: Checkpoint) -> Result:
         """Write a part of a checkpoint, of a replica that holds some of the job's state."""
         return OrderFailed(message=f"a replica holds nothing that checkpoint {order.number} wants")
 
     def fetch_now(self) -> Versions:
-        """Give the model the shards' present values; their versions. Raises Halted."""
+        """Give the model the shards' present values; their versions. Raises Cancelled."""
         return ()
 
     def evaluated(self) -> None:  # noqa: B027 - to most it makes no difference.
         """The values of `fetch_now` were measured, while the other replicas went on."""
 
     def release(self) -> None:  # noqa: B027 - no stage follows most strategies.
-        """Leave the connection to the next stage's training, after `drain`. Raises Halted."""
+        """Leave the connection to the next stage's training, after `drain`. Raises Cancelled."""
 
     @abstractmethod
     def progress(self) -> Progress:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Self
 
 from disttrain.launch.exit_code import ExitCode
-from disttrain.task import calls, user_code
-from disttrain.task.calls import Call
+from disttrain.task import user_code
+from disttrain.task.user_code import Call
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -114,6 +114,6 @@ class Watchdog:
                 # Nothing could return meanwhile, so nothing hangs that was not seen to since.
                 awake_since = now
             looked = now
-            hanging = calls.overdue(calls.running(), now, limit_seconds)
+            hanging = user_code.overdue(user_code.calls_under_way(), now, limit_seconds)
             if hanging is not None and now - awake_since > limit_seconds:
                 self._when_overdue(hanging, now - hanging.since)

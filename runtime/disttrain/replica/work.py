@@ -1,7 +1,8 @@
 """What a replica has to do: work that the coordinator gives when asked, cut into batches."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -12,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import Lease, Position
-from disttrain.replica.halt import Halt
+from disttrain.coordinator.protocol.fields import Lease, MemberId, Position, Progress
+from disttrain.replica.cancellation import Cancellation
 
 _LOOK_AGAIN_SECONDS = 0.1
 
@@ -90,7 +91,11 @@ class WorkSource:
     """Asks the coordinator for work ahead of need. Belongs to the thread that reads the data."""
 
     def __init__(
-        self, ask: Ask, held: Held, halt: Halt, clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Ask,
+        held: Held,
+        cancellation: Cancellation,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ended = False
         """There will be no more than what is held."""
@@ -98,7 +103,7 @@ class WorkSource:
         """True while everything received was given out and the coordinator had no more."""
         self._ask = ask
         self._held = held
-        self._halt = halt
+        self._cancellation = cancellation
         self._clock = clock
         self._asked: Future[messages.Reply] | None = None
         self._has_none = False
@@ -116,7 +121,7 @@ class WorkSource:
         return lease
 
     def next_within(self, seconds: float) -> Lease | None:
-        """The next lease; None when there is none in that time. Raises Halted."""
+        """The next lease; None when there is none in that time. Raises Cancelled."""
         end = self._clock() + seconds
         while True:
             lease = self.next_now()
@@ -139,10 +144,10 @@ class WorkSource:
             with suppress(FutureTimeout):
                 self._asked.result(seconds)
         elif not self._may_ask:
-            self._halt.sleep(min(seconds, max(0.0, self._ask_at - self._clock())))
+            self._cancellation.sleep(min(seconds, max(0.0, self._ask_at - self._clock())))
         else:
             self._held.wait_for_room(seconds)
-        self._halt.check()
+        self._cancellation.check()
 
     def _receive(self, asked: "Future[messages.Reply]") -> None:
         self._asked = None
@@ -157,3 +162,78 @@ class WorkSource:
         self.ended = self.ended or not reply.wait
         self._has_none = True
         self._ask_at = self._clock() + reply.after_seconds
+
+
+_HELD = 2
+"""Leases held at a time: one being computed, one prefetched."""
+
+
+class HeldLeases:
+    """Leases in the order of their numbers. See `work.Held`."""
+
+    def __init__(self, member: MemberId, progress: Callable[[], Progress]) -> None:
+        self._member = member
+        self._progress = progress
+        self._held: deque[Lease] = deque()
+        self._last = 0
+        self._given_out = 0
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._held) < _HELD - 1
+
+    def wait_for_room(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def request(self) -> messages.RequestWork:
+        return messages.RequestWork(
+            member=self._member,
+            held=len(self._held) + self._given_out,
+            last_lease=self._last,
+            progress=self._progress(),
+        )
+
+    def hold(self, work: messages.Work) -> None:
+        for lease in work.leases:
+            if lease.id > self._last:
+                self._held.append(lease)
+                self._last = lease.id
+
+    def take(self) -> Lease | None:
+        lease = self._held.popleft() if self._held else None
+        self._given_out = 0 if lease is None else 1
+        return lease
+
+
+class LostLeases:
+    """Leases that were given to others while this replica held them: what is not begun is skipped.
+
+    Belongs to the compute thread; `abandoned` may be read by any.
+    """
+
+    def __init__(self, lost: Callable[[], Set[int]]) -> None:
+        """`lost`: the leases that the coordinator gave to others.
+
+        Each until it has heard where the lease ended here.
+        """
+        self._lost = lost
+        self.abandoned: tuple[Position, ...] = ()
+        """Where each lost lease ended here for good; those that the coordinator may not know."""
+
+    def given_up(self, acknowledged: Position) -> tuple[Position, ...]:
+        """Where lost leases ended, of those whose every push is answered.
+
+        A push under way may never arrive: the lease's end counts as done when it is told.
+        """
+        return tuple(p for p in self.abandoned if p.offset == 0 or p <= acknowledged)
+
+    def skips(self, item: WorkItem, reached: Position) -> bool:
+        """Whether the batch must not be computed; `reached` is the position of the last one."""
+        lost = self._lost()
+        # Leases come in the order of their numbers: of an earlier one no batch follows.
+        kept = [p for p in self.abandoned if p.lease == item.lease or p.lease in lost]
+        if item.lease in lost and all(ended.lease != item.lease for ended in kept):
+            offset = reached.offset if reached.lease == item.lease else 0
+            kept.append(Position(lease=item.lease, offset=offset))
+        self.abandoned = tuple(kept)
+        return any(ended.lease == item.lease for ended in kept)

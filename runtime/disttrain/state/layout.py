@@ -33,7 +33,6 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
 
@@ -44,7 +43,6 @@ class ModelLayout:
     tensors: tuple[TensorSpec, ...]
 
     def elements(self, vector: Vector) -> int:
-        """Length of a vector in elements; 0 if the model has none."""
         return self.lengths().get(vector, 0)
 
     def lengths(self) -> dict[Vector, int]:
@@ -69,7 +67,8 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         if not tensor.vector.is_of_a_model:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
             raise ValueError(message)
-        if _is_of_whole_numbers(tensor.vector):
+        is_counter = tensor.vector.element_type is ElementType.INT64
+        if is_counter and tensor.vector.name != BUFFERS:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}: only buffers may"
             raise ValueError(message)
         ends[tensor.vector] = end + tensor.elements
@@ -84,10 +83,6 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         message = "what is trained in a partition lies in two vectors"
         raise ValueError(message)
     return layout
-
-
-def _is_of_whole_numbers(vector: Vector) -> bool:
-    return vector.element_type is ElementType.INT64 and vector.name != BUFFERS
 
 
 SoundLayout = Annotated[ModelLayout, AfterValidator(require_sound)]

@@ -22,7 +22,6 @@ class Part(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Bytes from the start of the vector."""
         return self.first * self.vector.element_bytes
 
     @property
@@ -41,7 +40,6 @@ class Share:
 
     @cached_property
     def ranges(self) -> dict[Vector, Range]:
-        """The holder's part of every vector in the table."""
         return self.placement.ranges(self.holder)
 
     @cached_property

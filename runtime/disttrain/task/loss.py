@@ -74,7 +74,6 @@ class BatchLoss:
         return (self.mean, *count, *self.reported.values())
 
     def figures(self, values: list[float]) -> "LossFigures":
-        """The values of `scalars` by their meaning."""
         mean, *rest = values
         count = None if self.count is None else rest.pop(0)
         return LossFigures(mean, count, dict(zip(self.reported, rest, strict=True)))

@@ -5,17 +5,69 @@ Example: `with user_code.running("Digits.model()"): model = task.model()`.
 
 import signal
 import sysconfig
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import StackSummary, TracebackException, extract_stack
 from types import FrameType
+from typing import NamedTuple
 
 from disttrain.errors import DistTrainError
 from disttrain.job import terminal_text
-from disttrain.task import calls
-from disttrain.task.calls import What
 from disttrain.task.errors import UserCodeError
+
+What = str | Callable[[], str]
+"""Names a call: "Digits.loss()"; a function where the name is costly and rarely wanted."""
+
+
+class Call(NamedTuple):
+    """One that has not returned."""
+
+    what: What
+    thread: int
+    since: float
+    """As `time.monotonic` says."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.what)
+
+
+_running: dict[int, Call] = {}
+"""By thread: the innermost call."""
+
+
+def name_of(what: What) -> str:
+    return what if isinstance(what, str) else what()
+
+
+@contextmanager
+def noted(what: What) -> Iterator[None]:
+    thread = threading.get_ident()
+    outer = _running.get(thread)
+    _running[thread] = Call(what, thread, time.monotonic())
+    try:
+        yield
+    finally:
+        if outer is None:
+            del _running[thread]
+        else:
+            _running[thread] = outer
+
+
+def calls_under_way() -> tuple[Call, ...]:
+    """The calls that have not returned; any thread."""
+    return tuple(_running.copy().values())
+
+
+def overdue(calls: Iterable[Call], now: float, limit_seconds: float) -> Call | None:
+    oldest = min(calls, key=lambda call: call.since, default=None)
+    if oldest is None or now - oldest.since <= limit_seconds:
+        return None
+    return oldest
+
 
 _NOT_OF_THE_USER = tuple(
     f"{Path(folder).resolve()}/"
@@ -36,10 +88,10 @@ def running(what: What) -> Iterator[None]:
     """Turn whatever the user's code raises inside, its exit too, into a `UserCodeError`.
 
     What is ours passes as it is, and so does a person's Ctrl-C where that raises an exception.
-    `what` names the code, "Digits.loss()", also among `calls.running` until the end of the block.
+    `what` names the code, "Digits.loss()", also among `calls_under_way` until the end of the block.
     """
     try:
-        with calls.noted(what):
+        with noted(what):
             yield
     except DistTrainError:
         raise
@@ -48,7 +100,7 @@ def running(what: What) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and _ctrl_c_raises():
             raise
-        name = calls.name_of(what)
+        name = name_of(what)
         message = f"{name} raised {type(error).__name__}:\n{shortened(error)}"
         raise UserCodeError(message) from error
 

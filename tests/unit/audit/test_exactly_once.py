@@ -7,7 +7,7 @@ import pytest
 from disttrain.audit import exactly_once
 from disttrain.audit.evidence import Evidence, Life
 from disttrain.audit.finding import Standing
-from disttrain.parameter_server import ledger_folding
+from disttrain.parameter_server import ledger
 from disttrain.parameter_server.ledger import RECORD, Kind
 
 Commits = dict[int, list[tuple[int, int]]]
@@ -131,7 +131,7 @@ def test_ten_times_the_evaluations_are_ten_times_the_work() -> None:
 
 
 def folded(life: Life) -> Life:
-    return replace(life, records=ledger_folding.fold(life.records, 0))
+    return replace(life, records=ledger.fold(life.records, 0))
 
 
 def test_folded_evaluations_are_compared_as_a_whole() -> None:

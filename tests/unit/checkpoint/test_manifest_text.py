@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.checkpoints import a_checkpoint
-from disttrain.checkpoint import manifest_text, names, restore
+from disttrain.checkpoint import manifest_text, names, reading
 from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.state.placement import Range
 
@@ -181,5 +181,5 @@ def test_whatever_is_changed_is_refused_or_can_be_restored(
         return
     for piece in manifest.pieces:
         wanted = Range(piece.first, piece.first + piece.elements)
-        found = restore.parts(manifest, piece.vector, wanted)
+        found = reading.parts(manifest, piece.vector, wanted)
         assert sum(part.count for part in found) == piece.elements

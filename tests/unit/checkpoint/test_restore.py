@@ -18,7 +18,7 @@ from builders.checkpoints import (
 )
 from disttrain.checkpoint import model_map
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.restore import Restore, parts
+from disttrain.checkpoint.reading import Restore, parts
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Range
 

@@ -15,16 +15,16 @@ from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
-from disttrain.holder.notes import Table
 from disttrain.holder.restoring import Wanted, newest
+from disttrain.holder.values import Table
 from disttrain.holder.writing import Cut
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import reporting, restoring
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

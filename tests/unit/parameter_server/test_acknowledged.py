@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import NoRoomForCounts
 

@@ -283,7 +283,7 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
             assert bytes(file.read_all(f"0/{name}/float32")) == then[name]
         assert file.metadata["order"] == "3"
     with part_file.opened(
-        tmp_path / made.lasting.files[placements.PARAMETERS.beside("s0")].name
+        tmp_path / made.immutable.files[placements.PARAMETERS.beside("s0")].name
     ) as file:
         assert bytes(file.read_all(names.VECTOR)) == then["s0"]
     assert batch_shards.vectors(shard)["s0"] != then["s0"]

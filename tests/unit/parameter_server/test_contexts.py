@@ -17,8 +17,8 @@ from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
-from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.parameter_server.update_rules import rule_for

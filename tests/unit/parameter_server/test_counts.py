@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from disttrain.parameter_server import counts
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server import acknowledged
+from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import (
     ChunkName,
     Decision,
@@ -20,41 +20,43 @@ LIFE = SenderLife(0, 1)
 
 def test_lost_is_acknowledged_minus_restored() -> None:
     held = Delivered(pushes=10, sequence=12)
-    assert counts.after_rollback(Count(15, 20), held) == Count(10, 12, lost=5, doubtful=20)
-    assert counts.after_rollback(Count(10, 12), held) == Count(10, 12)
-    assert counts.rolled_back({LIFE: Count(4, 4)}, {}) == {LIFE: Count(0, 0, lost=4, doubtful=4)}
+    assert acknowledged.after_rollback(Count(15, 20), held) == Count(10, 12, lost=5, doubtful=20)
+    assert acknowledged.after_rollback(Count(10, 12), held) == Count(10, 12)
+    assert acknowledged.rolled_back({LIFE: Count(4, 4)}, {}) == {
+        LIFE: Count(0, 0, lost=4, doubtful=4)
+    }
 
 
 def test_a_second_kill_before_anybody_was_told_counts_nothing_twice() -> None:
     held = Delivered(pushes=10, sequence=12)
-    once = counts.after_rollback(Count(15, 20), held)
-    assert counts.after_rollback(once, held) == once
+    once = acknowledged.after_rollback(Count(15, 20), held)
+    assert acknowledged.after_rollback(once, held) == once
     older = Delivered(pushes=7, sequence=7)
-    assert counts.after_rollback(once, older) == Count(7, 7, lost=8, doubtful=20)
+    assert acknowledged.after_rollback(once, older) == Count(7, 7, lost=8, doubtful=20)
 
 
 def test_what_a_newer_checkpoint_brings_back_is_lost_no_more() -> None:
     early, late = Delivered(pushes=10, sequence=10), Delivered(pushes=20, sequence=20)
-    second_life = counts.after_rollback(Count(20, 20), early)
+    second_life = acknowledged.after_rollback(Count(20, 20), early)
     assert second_life == Count(10, 10, lost=10, doubtful=20)
-    assert counts.after_rollback(second_life, late) == Count(20, 20)
+    assert acknowledged.after_rollback(second_life, late) == Count(20, 20)
     for number in range(21, 26):
         delivered = Delivered(pushes=second_life.pushes + 1, sequence=number)
-        second_life = counts.after_push(second_life, delivered)
-    assert counts.after_rollback(second_life, late) == Count(20, 20, lost=5, doubtful=25)
+        second_life = acknowledged.after_push(second_life, delivered)
+    assert acknowledged.after_rollback(second_life, late) == Count(20, 20, lost=5, doubtful=25)
 
 
 def test_a_push_whose_answer_never_left_is_sent_again_and_not_lost() -> None:
     lost = Count(10, 12, lost=5, doubtful=20)
-    again = counts.after_push(lost, Delivered(pushes=11, sequence=20))
+    again = acknowledged.after_push(lost, Delivered(pushes=11, sequence=20))
     assert again == Count(11, 20, lost=4)
-    killed_again = counts.after_rollback(again, Delivered(pushes=10, sequence=12))
+    killed_again = acknowledged.after_rollback(again, Delivered(pushes=10, sequence=12))
     assert killed_again == lost
 
 
 def test_a_push_whose_answer_arrived_is_lost_for_good() -> None:
     lost = Count(10, 12, lost=5, doubtful=20)
-    assert counts.after_push(lost, Delivered(pushes=11, sequence=21)) == Count(11, 21, lost=5)
+    assert acknowledged.after_push(lost, Delivered(pushes=11, sequence=21)) == Count(11, 21, lost=5)
 
 
 @dataclass
@@ -79,7 +81,7 @@ class Shard:
         self.table.admit(*LIFE)
 
     def settle(self) -> None:
-        self.disk.stored = counts.after_rollback(self.disk.stored, self.held)
+        self.disk.stored = acknowledged.after_rollback(self.disk.stored, self.held)
 
     def tell(self) -> None:
         self.disk.told = self.disk.stored.lost
@@ -92,7 +94,7 @@ class Shard:
         assert self.table.applied(*LIFE)
         delivered = self.table.complete(*LIFE, Delivered())
         self.values |= {sequence}
-        self.disk.stored = counts.after_push(self.disk.stored, delivered)
+        self.disk.stored = acknowledged.after_push(self.disk.stored, delivered)
 
     def write(self) -> None:
         self.disk.checkpoints.append((self.table.of(*LIFE), self.values))

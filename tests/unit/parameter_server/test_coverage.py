@@ -1,7 +1,6 @@
 """When a shard forgets what it knows of lives that are over."""
 
-from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 
 ONE, TWO = SenderLife(0, 1), SenderLife(1, 3)
 

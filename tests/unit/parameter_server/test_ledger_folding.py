@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disttrain.parameter_server import ledger, ledger_folding
+from disttrain.parameter_server import ledger
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.telemetry import folding
 from disttrain.telemetry.folding import Records
@@ -44,32 +44,32 @@ def kinds(log: Records) -> list[int]:
 def test_updates_after_the_settled_version_stay_as_they_are() -> None:
     log = a_log(*(pushed(version, version % 2, (version + 1) // 2) for version in range(1, 9)))
 
-    short = ledger_folding.fold(log, 5)
+    short = ledger.fold(log, 5)
 
     assert kinds(short) == [Kind.PUSHES_FOLDED] * 2 + [Kind.PUSHED] * 3
     assert short[2:].tolist() == log[5:].tolist()
-    assert folding.unfold(short, ledger_folding.PUSHES)["samples"].sum() == 64
+    assert folding.unfold(short, ledger.PUSHES)["samples"].sum() == 64
 
 
 def test_a_fence_stays_between_the_updates_of_its_sender() -> None:
     fence = Record(Kind.FENCED, sender=0, incarnation=1)
     log = a_log(pushed(1, 0, 1), pushed(2, 0, 2), fence, pushed(3, 0, 3))
     folded = Kind.PUSHES_FOLDED
-    assert kinds(ledger_folding.fold(log, 3)) == [folded, Kind.FENCED, folded]
+    assert kinds(ledger.fold(log, 3)) == [folded, Kind.FENCED, folded]
 
 
 @pytest.mark.parametrize("version", [1, 5])
 def test_an_update_that_breaks_the_order_of_versions_stays_once(version: int) -> None:
     log = a_log(pushed(1, 0, 1), pushed(2, 0, 2), pushed(version, 0, 3), pushed(6, 0, 4))
-    once = ledger_folding.fold(log, 10)
-    twice = ledger_folding.fold(once, 10)
+    once = ledger.fold(log, 10)
+    twice = ledger.fold(once, 10)
     assert int(np.sum(once["kind"] == Kind.PUSHED)) >= 1
     assert twice.tolist() == once.tolist()
 
 
 def test_after_a_restore_versions_go_on_from_the_checkpoints() -> None:
     log = a_log(Record(Kind.RESTORED, version=40), pushed(41, 0, 41), pushed(42, 0, 42))
-    assert kinds(ledger_folding.fold(log, 42)) == [Kind.RESTORED, Kind.PUSHES_FOLDED]
+    assert kinds(ledger.fold(log, 42)) == [Kind.RESTORED, Kind.PUSHES_FOLDED]
 
 
 def test_evaluations_of_each_coordinator_become_one_record() -> None:
@@ -79,23 +79,23 @@ def test_evaluations_of_each_coordinator_become_one_record() -> None:
         committed(4, 0, coordinator=2),
     )
 
-    short = ledger_folding.fold(log, 3)
+    short = ledger.fold(log, 3)
 
     folded = Kind.COMMITS_FOLDED
     assert kinds(short) == [folded, folded, Kind.COMMITTED]
     assert short["first"].tolist()[:2] == [1, 3]
     assert short["chunks"].tolist()[:2] == [2, 1]
-    assert ledger_folding.fold(ledger_folding.fold(log, 1), 3).tolist() == short.tolist()
+    assert ledger.fold(ledger.fold(log, 1), 3).tolist() == short.tolist()
 
 
 def test_the_sum_tells_which_attempts_counted() -> None:
     one, other = (a_log(committed(1, 0, attempt=attempt)) for attempt in (1, 2))
-    assert ledger_folding.fold(one, 1)["lease"] != ledger_folding.fold(other, 1)["lease"]
+    assert ledger.fold(one, 1)["lease"] != ledger.fold(other, 1)["lease"]
 
 
 def test_an_evaluation_that_counts_a_group_twice_stays_as_it_is() -> None:
     log = a_log(committed(1, 0), committed(1, 0), committed(2, 0))
-    short = ledger_folding.fold(log, 2)
+    short = ledger.fold(log, 2)
     assert kinds(short) == [Kind.COMMITTED, Kind.COMMITTED, Kind.COMMITS_FOLDED]
 
 
@@ -108,9 +108,9 @@ def test_a_ledger_does_not_grow_with_the_number_of_checkpoints(tmp_path: Path) -
         for _ in range(40):
             log.append(pushed(version + 1, version % 4, version // 4 + 1))
             version += 1
-        log.fold(partial(ledger_folding.fold, version=settled))
+        log.fold(partial(ledger.fold, version=settled))
         assert path.stat().st_size <= (1 + 4 + 40) * ledger.RECORD.itemsize
     log.close()
 
-    updates = folding.unfold(ledger.read(path), ledger_folding.PUSHES)
+    updates = folding.unfold(ledger.read(path), ledger.PUSHES)
     assert updates["samples"][updates["kind"] == Kind.PUSHED].sum() == 40_000 * 8

@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 
 from builders import placements
-from disttrain.holder.notes import Notes
 from disttrain.holder.restoring import answers_for
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import Supervisor
-from disttrain.parameter_server import losses, restoring
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server import recovery, restoring
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.losses import Losses
+from disttrain.parameter_server.recovery import Losses
 from disttrain.parameter_server.restoring import RestoredShard, table_of
 
 OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
@@ -34,17 +32,17 @@ def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -
 
 def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> RestoredShard:
     """What shard `shard` of `shards` restores of one made by the shards in `tables`."""
-    former = answers_for(shard, shards, len(tables))
-    is_divided_anew = len(tables) != shards
+    previous = answers_for(shard, shards, len(tables))
+    is_resharded = len(tables) != shards
     return RestoredShard(
         checkpoint=1,
         update_rule="sgd",
         values=Values(placements.a_share({placements.PARAMETERS: 0}, 64)),
         version=1,
         samples=1,
-        delivered=restoring.merge(list(tables.values())) if is_divided_anew else tables[shard],
-        is_divided_anew=is_divided_anew,
-        former={old: Notes(version=1, tables=table_of(tables[old])) for old in former},
+        delivered=restoring.merge(list(tables.values())) if is_resharded else tables[shard],
+        is_resharded=is_resharded,
+        previous={old: Notes(version=1, tables=table_of(tables[old])) for old in previous},
     )
 
 
@@ -61,8 +59,8 @@ def test_every_loss_of_every_shard_is_counted_once_whatever_their_number_is_now(
     tmp_path: Path, shards: int
 ) -> None:
     tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
-    for former in tables:
-        acknowledge(tmp_path, former, 15)
+    for previous in tables:
+        acknowledge(tmp_path, previous, 15)
     found = [
         lost(tmp_path, shard, shards, a_checkpoint(shard, shards, tables))
         for shard in range(shards)
@@ -74,8 +72,8 @@ def test_later_lives_still_tell_of_what_the_shards_that_are_no_more_have_lost(
     tmp_path: Path,
 ) -> None:
     tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
-    for former in tables:
-        acknowledge(tmp_path, former, 15)
+    for previous in tables:
+        acknowledge(tmp_path, previous, 15)
     assert lost(tmp_path, 0, 1, a_checkpoint(0, 1, tables)) == {1: 18}
     acknowledge(tmp_path, 0, 4, NEW)
     later = a_checkpoint(0, 1, {0: restoring.merge(list(tables.values())) | a_table(3, NEW)})
@@ -104,6 +102,6 @@ def test_of_several_shards_the_pushes_are_those_of_all_and_the_samples_those_of_
 def test_a_loss_is_told_as_exactly_as_it_is_known(
     caplog: pytest.LogCaptureFixture, supervisor: Supervisor, said: str
 ) -> None:
-    losses.tell({SenderLife(1, 2): 3}, supervisor)
+    recovery.log_lost({SenderLife(1, 2): 3}, supervisor)
     (record,) = caplog.records
     assert record.getMessage() == said

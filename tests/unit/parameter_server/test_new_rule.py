@@ -57,7 +57,7 @@ from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.transport.header import Verb
 
 job = a_job("spec.strategy.downpour.optimizer={halfRate: {learningRate: 1.0}}")

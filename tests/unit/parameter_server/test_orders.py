@@ -16,17 +16,15 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
-from disttrain.parameter_server.coverage import Coverage
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 from disttrain.telemetry.metrics import Histogram
 

@@ -1,7 +1,7 @@
 import pytest
 
 from disttrain.job.schedule import Constant, Cosine, LinearWarmup, Steps
-from disttrain.parameter_server.schedule import factor
+from disttrain.parameter_server.update_rule import schedule_factor
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ from disttrain.parameter_server.schedule import factor
 def test_the_rate_by_samples(
     rule: Constant | LinearWarmup | Steps | Cosine, samples: int, expected: float
 ) -> None:
-    assert factor(rule)(samples) == pytest.approx(expected)
+    assert schedule_factor(rule)(samples) == pytest.approx(expected)

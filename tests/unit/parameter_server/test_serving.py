@@ -6,10 +6,10 @@ from builders import downpour_shards, placements
 from builders.transports import a_header
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 

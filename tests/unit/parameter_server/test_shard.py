@@ -8,8 +8,8 @@ from builders.transports import a_chunk_header, a_header
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Header, Reason, Verb
 
 ELEMENTS = 16

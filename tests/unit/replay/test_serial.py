@@ -12,9 +12,8 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.job.roles import Device
 from disttrain.replay.recording import Recording
 from disttrain.replay.serial import SerialTraining
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.task_calls import TaskCalls
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 
 RATE = 0.5
 STARTED = 3.0

@@ -21,12 +21,12 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_loop import BatchLoop, TrialPoint
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.groups import GroupStaging, HeldGroups
-from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.strategies.sandblaster import BatchLoop, TrialPoint
 from disttrain.replica.work import WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task import checks
@@ -135,7 +135,7 @@ class Replica:
         self.shards = Shards(flat.parameters.detach().clone())
         self.coordinator, self.pipeline = Coordinator(), Batches()
         sides = Sides(push=self.shards, fetch=self.shards)
-        self.connection = Connection(flat, sides, Halt())
+        self.connection = Connection(flat, sides, Cancellation())
         member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
         self.held = HeldGroups(member, lambda: NO_PROGRESS, lambda _: 3)
         self.staging = GroupStaging(self.connection, self.coordinator.request, member, self.held)
@@ -164,9 +164,9 @@ class Replica:
         return group
 
     def run_until(self, holds: Callable[[], bool]) -> None:
-        timer = threading.Timer(SECONDS, self.connection.halt.say)
+        timer = threading.Timer(SECONDS, self.connection.cancellation.cancel)
         timer.start()
-        self.loop.train_until(lambda: holds() or self.connection.halt.said)
+        self.loop.train_until(lambda: holds() or self.connection.cancellation.is_cancelled)
         timer.cancel()
         assert holds()
 
@@ -249,7 +249,7 @@ def test_an_evaluation_that_ends_while_a_gradient_is_on_its_way_is_dropped(
 ) -> None:
     replica.shards.gate.clear()
     replica.take(1)
-    replica.run_until(lambda: not replica.pipeline.loaded and replica.loop.counters.portions == 2)
+    replica.run_until(lambda: not replica.pipeline.loaded and replica.loop.counters.steps == 2)
     replica.shards.under_way = {2}
     replica.shards.gate.set()
 
@@ -262,7 +262,7 @@ def test_the_coordinator_is_told_while_the_compute_thread_does_something_else(
 ) -> None:
     replica.shards.gate.clear()
     replica.take(1)
-    replica.run_until(lambda: replica.loop.counters.portions == 2)
+    replica.run_until(lambda: replica.loop.counters.steps == 2)
 
     replica.shards.gate.set()
     assert replica.coordinator.told.wait(SECONDS)
@@ -274,9 +274,9 @@ def test_no_more_gradients_are_on_their_way_than_there_is_memory_for(replica: Re
     replica.shards.gate.clear()
     for attempt in (1, 2, 3):
         replica.take(attempt)
-    replica.run_until(lambda: replica.loop.counters.portions == 4)
+    replica.run_until(lambda: replica.loop.counters.steps == 4)
     replica.run_until(lambda: replica.loop.counters.push_seconds > 0)
-    assert replica.loop.counters.portions == 4
+    assert replica.loop.counters.steps == 4
 
     replica.shards.gate.set()
     replica.run_until(lambda: replica.staging.groups == 3)
@@ -286,7 +286,7 @@ def test_an_evaluation_on_other_data_between_two_portions_changes_nothing(
     replica: Replica,
 ) -> None:
     replica.take(1)
-    replica.run_until(lambda: replica.loop.counters.portions == 1)
+    replica.run_until(lambda: replica.loop.counters.steps == 1)
     replica.point.fetch_now()
     parameters = torch.cat([one.detach().flatten() for one in replica.model.parameters()])
     replica.run_until(lambda: replica.staging.groups == 1)
@@ -310,7 +310,7 @@ def test_draining_waits_for_what_is_on_its_way_and_drops_the_rest(replica: Repli
     replica.shards.gate.clear()
     replica.take(1)
     replica.take(2)
-    replica.run_until(lambda: replica.loop.counters.portions == 3)
+    replica.run_until(lambda: replica.loop.counters.steps == 3)
     threading.Timer(0.05, replica.shards.gate.set).start()
 
     replica.loop.drain()

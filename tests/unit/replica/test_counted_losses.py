@@ -12,10 +12,10 @@ from builders import placements
 from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
 from disttrain.task import checks
 from disttrain.task.loss import Loss
@@ -78,7 +78,7 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
     model, server = a_model(), OneShard(1.0)
     plain = copy.deepcopy(model)
     flat = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=3)
-    connection = Connection(flat, Sides(push=server, fetch=server), Halt())
+    connection = Connection(flat, Sides(push=server, fetch=server), Cancellation())
     connection.upload([0])
     config = a_downpour(push_every=push_every, fetch_every=100)
     downpour = Downpour(connection, config, pace=NeverWaits())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from disttrain.job.roles import Device
-from disttrain.replica import device
+from disttrain.replica import task_calls
 from disttrain.replica.errors import DeviceNotFound
 from disttrain.task.loss import numbers
 
@@ -43,7 +43,7 @@ def test_floating_point_tensors_become_double_wherever_they_are() -> None:
     sample = Sample(torch.ones(2, dtype=torch.float16), torch.tensor([3]))
     batch = {"samples": [sample], "weights": (torch.ones(1),), "name": "a"}
 
-    doubled = device.in_double_precision(batch)
+    doubled = task_calls.in_double_precision(batch)
 
     assert doubled["samples"][0].inputs.dtype is torch.float64
     assert doubled["samples"][0].label.dtype is torch.int64
@@ -58,12 +58,14 @@ def test_a_gpu_that_is_not_there_is_refused_by_field_and_remedy(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     with pytest.raises(DeviceNotFound, match=r"spec\.replicas\.device: cuda .* use auto"):
-        device.resolve(Device.CUDA)
-    assert device.resolve(Device.AUTO) == device.resolve(Device.CPU) == torch.device("cpu")
+        task_calls.resolve_device(Device.CUDA)
+    assert task_calls.resolve_device(Device.AUTO) == torch.device("cpu")
+    assert task_calls.resolve_device(Device.CPU) == torch.device("cpu")
 
 
 def test_a_gpu_is_taken_unless_the_cpu_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
-    assert device.resolve(Device.CUDA) == device.resolve(Device.AUTO) == torch.device("cuda")
-    assert device.resolve(Device.CPU) == torch.device("cpu")
+    assert task_calls.resolve_device(Device.CUDA) == torch.device("cuda")
+    assert task_calls.resolve_device(Device.AUTO) == torch.device("cuda")
+    assert task_calls.resolve_device(Device.CPU) == torch.device("cpu")

@@ -18,15 +18,14 @@ from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import gradient_check, pushes, seeding
+from disttrain.replica import accrual, gradient_check, task_calls
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError
 from disttrain.task.loss import BatchLoss, LossContext
@@ -70,11 +69,11 @@ class Trained:
     ) -> None:
         """`pace`: None is the one that a job has."""
         self.model = model
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         flat = FlatModel(
             model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=in_flight + 1
         )
-        self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
+        self.connection = Connection(flat, Sides(push=server, fetch=server), self.cancellation)
         self.connection.upload([0])
         self.loop = Downpour(self.connection, config, pace=pace)
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
@@ -173,7 +172,7 @@ def test_a_loss_is_told_where_the_job_is_and_the_seed_of_its_batch() -> None:
         (2, 7, 16),
         (3, 7, 24),
     ]
-    seeds = [seeding.batch_seed(5, 7, portion, portion * 8) for portion in range(3)]
+    seeds = [task_calls.batch_seed(5, 7, portion, portion * 8) for portion in range(3)]
     assert [context.seed for context in told] == seeds
     trained.connection.close()
 
@@ -402,14 +401,14 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long(
     third = threading.Thread(target=trained.step, args=[steps[2]], daemon=True)
 
     pushes = trained.connection.pushes
-    get, waits = pushes._halt.get, threading.Event()
+    get, waits = pushes._cancellation.get, threading.Event()
 
     def note_and_get(source: "queue.SimpleQueue[Any]") -> Any:
         if source is pushes._free:
             waits.set()
         return get(source)
 
-    monkeypatch.setattr(pushes._halt, "get", note_and_get)
+    monkeypatch.setattr(pushes._cancellation, "get", note_and_get)
     third.start()
     assert waits.wait(20)
     began = time.perf_counter()
@@ -477,7 +476,7 @@ def test_a_gradient_buffer_more_is_made_only_to_accrue_with_local_steps(
 ) -> None:
     job = a_job(*(f"spec.strategy.downpour.{assignment}" for assignment in assignments))
 
-    assert pushes.gradient_buffers(job.spec.strategy.only_downpour) == buffers
+    assert accrual.gradient_buffers(job.spec.strategy.only_downpour) == buffers
 
 
 def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from disttrain.parameter_server.client import FetchClient, FetchResult
-from disttrain.replica.fetch_thread import FetchThread
-from disttrain.replica.halt import Halt, Halted
+from disttrain.replica.cancellation import Cancellation, Cancelled
+from disttrain.replica.connection import FetchThread
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
@@ -54,7 +54,7 @@ def shards() -> Shards:
 
 @pytest.fixture
 def fetches(shards: Shards) -> Iterator[FetchThread]:
-    thread = FetchThread(shards, Halt())
+    thread = FetchThread(shards, Cancellation())
     yield thread
     thread.close(10)
     assert shards.closed.is_set()
@@ -85,13 +85,13 @@ def test_a_fetch_begins_when_somebody_waits_a_little(shards: Shards, fetches: Fe
 
 
 def test_waiting_a_little_ends_when_the_process_is_to_end() -> None:
-    halt, held = Halt(), HeldShards()
-    fetches = FetchThread(held, halt)
+    cancellation, held = Cancellation(), HeldShards()
+    fetches = FetchThread(held, cancellation)
     ask(fetches, 0.0)
     assert held.asked.wait(60)
-    halt.say()
+    cancellation.cancel()
 
-    with pytest.raises(Halted):
+    with pytest.raises(Cancelled):
         fetches.take(within_seconds=LONG_SECONDS)
 
     held.answers.set()

@@ -9,8 +9,8 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
 from disttrain.coordinator.protocol.messages import GroupLease, RefusalReason, Refused, Work
 from disttrain.replica import groups
+from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.groups import HeldGroups
-from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.work import WorkSource
 from disttrain.transport.header import Role
 
@@ -137,9 +137,11 @@ def work(*attempts: int) -> Work:
 
 
 def a_source(
-    coordinator: Coordinator, held: HeldGroups | None = None, halt: Halt | None = None
+    coordinator: Coordinator,
+    held: HeldGroups | None = None,
+    cancellation: Cancellation | None = None,
 ) -> WorkSource:
-    return WorkSource(coordinator.request, held or held_groups(), halt or Halt())
+    return WorkSource(coordinator.request, held or held_groups(), cancellation or Cancellation())
 
 
 def test_a_group_is_given_out_portion_by_portion() -> None:
@@ -187,13 +189,13 @@ def test_work_that_comes_after_waiting_is_taken() -> None:
 
 
 def test_the_wait_for_room_ends_with_the_process() -> None:
-    halt = Halt()
-    source = a_source(Coordinator(work(1), work(2)), halt=halt)
+    cancellation = Cancellation()
+    source = a_source(Coordinator(work(1), work(2)), cancellation=cancellation)
     for _ in range(4):
         source.next_within(20)
 
-    halt.say()
-    with pytest.raises(Halted):
+    cancellation.cancel()
+    with pytest.raises(Cancelled):
         source.next_within(20)
 
 

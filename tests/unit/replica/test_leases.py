@@ -7,9 +7,8 @@ import pytest
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, START, Lease, MemberId, Position
 from disttrain.coordinator.protocol.messages import RefusalReason, Refused, Work
-from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.work import WorkItem, WorkSource
+from disttrain.replica.cancellation import Cancellation, Cancelled
+from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role
 
 
@@ -42,11 +41,11 @@ def a_lease(number: int) -> Lease:
 
 def a_source(
     coordinator: Coordinator,
-    halt: Halt | None = None,
+    cancellation: Cancellation | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> WorkSource:
     held = HeldLeases(MemberId(role=Role.REPLICA, index=0, incarnation=1), lambda: NO_PROGRESS)
-    return WorkSource(coordinator.request, held, halt or Halt(), clock)
+    return WorkSource(coordinator.request, held, cancellation or Cancellation(), clock)
 
 
 def numbers(source: WorkSource, count: int) -> list[int]:
@@ -112,11 +111,11 @@ def test_it_asks_again_no_sooner_than_it_was_told() -> None:
 
 
 def test_a_wait_ends_with_the_process() -> None:
-    halt = Halt()
-    source = a_source(Coordinator(), halt)
+    cancellation = Cancellation()
+    source = a_source(Coordinator(), cancellation)
 
-    halt.say()
-    with pytest.raises(Halted):
+    cancellation.cancel()
+    with pytest.raises(Cancelled):
         source.next_within(20)
 
 

@@ -5,7 +5,7 @@ from torch.utils.data import TensorDataset
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica.halt import Halt
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
 from disttrain.replica.work import Cutting, WorkSource
 
@@ -37,7 +37,7 @@ def test_the_pipeline_leaves_the_generator_of_the_model_alone() -> None:
     before = torch.default_generator.get_state()
 
     pipeline = Pipeline(
-        dataset, lambda batch: batch, TwoLeases(), cutting, PipelineConfig(), Halt()
+        dataset, lambda batch: batch, TwoLeases(), cutting, PipelineConfig(), Cancellation()
     )
     batches = [pipeline.next(10.0) for _ in range(2)]
 

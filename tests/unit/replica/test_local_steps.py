@@ -3,12 +3,12 @@
 import torch
 
 from disttrain.job.schedule import LinearWarmup
-from disttrain.parameter_server import schedule
-from disttrain.replica.local_steps import LocalSteps
+from disttrain.parameter_server import update_rule
+from disttrain.replica.accrual import LocalSteps
 
 
 def warming_up(samples: int) -> LocalSteps:
-    return LocalSteps(1.0, schedule.factor(LinearWarmup(samples=samples)))
+    return LocalSteps(1.0, update_rule.schedule_factor(LinearWarmup(samples=samples)))
 
 
 def moved(steps: LocalSteps, scale: float = 1.0) -> float:
@@ -43,12 +43,12 @@ def test_a_refused_gradient_moves_nothing_and_counts_no_samples() -> None:
 
 
 def test_a_clipped_gradient_moves_that_much_less() -> None:
-    steps = LocalSteps(0.5, schedule.constant)
+    steps = LocalSteps(0.5, update_rule.full_rate)
 
     assert moved(steps, scale=0.25) == 0.125
 
 
 def test_a_rate_of_zero_means_no_local_steps() -> None:
-    steps = LocalSteps(0.0, schedule.constant)
+    steps = LocalSteps(0.0, update_rule.full_rate)
 
     assert moved(steps) == 0.0

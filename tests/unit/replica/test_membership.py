@@ -58,7 +58,7 @@ def test_a_life_that_has_left_keeps_no_connection_and_no_shared_memory(tmp_path:
 
     membership.close()
 
-    assert connection.halt.said
+    assert connection.cancellation.is_cancelled
     assert model.weight.sum().isfinite()
     del connection, model
     gc.collect()

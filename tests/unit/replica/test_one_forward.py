@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from disttrain.replica.one_forward import one_forward
+from disttrain.replica.evaluation import one_forward
 
 
 class Counting(nn.Module):

@@ -12,7 +12,7 @@ from torch import nn
 from disttrain.coordinator.errors import JobOver
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import optimizer, pushes
+from disttrain.replica import accrual, optimizer
 from disttrain.replica.errors import JobEnded
 from disttrain.replica.optimizer import DownpourOptimizer
 
@@ -87,7 +87,7 @@ def test_a_connection_that_cannot_begin_is_closed(
     connection.model.trainable = list(model.parameters())
     connection.first_fetch.side_effect = TimeoutError
     monkeypatch.setattr(optimizer, "Downpour", MagicMock())
-    monkeypatch.setattr(pushes, "gradient_buffers", MagicMock())
+    monkeypatch.setattr(accrual, "gradient_buffers", MagicMock())
 
     with pytest.raises(TimeoutError):
         DownpourOptimizer(model, held.path)

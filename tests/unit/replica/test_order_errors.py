@@ -19,7 +19,7 @@ from disttrain.coordinator.protocol.orders import (
 )
 from disttrain.coordinator.protocol.orders import Split as Told
 from disttrain.replica.errors import ModelNotSupported
-from disttrain.replica.orders import Orders
+from disttrain.replica.replica import Orders
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split, Task

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, default_collate
 
 from builders import launches
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica.halt import Halt
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers, read
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.errors import UserCodeError
@@ -71,7 +71,7 @@ def a_pipeline(
     dataset: Dataset[Any], leases: Leases, config: PipelineConfig | None = None
 ) -> Pipeline:
     cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
-    return Pipeline(dataset, collate, leases, cutting, config or PipelineConfig(), Halt())
+    return Pipeline(dataset, collate, leases, cutting, config or PipelineConfig(), Cancellation())
 
 
 def collate(samples: Any) -> Any:
@@ -102,18 +102,18 @@ def test_batches_come_in_the_order_of_the_leases(workers: int) -> None:
 
 
 def test_all_batches_of_a_lease_come_before_another_is_waited_for() -> None:
-    halt = Halt()
+    cancellation = Cancellation()
 
     class OnlyOne(Leases):
         def next_within(self, seconds: float) -> Lease | None:
             if self.waited:
-                halt.sleep(60)
+                cancellation.sleep(60)
             return super().next_within(seconds)
 
     pipeline = a_pipeline(Squares(), OnlyOne(a_lease(1)), PipelineConfig(workers=1, prefetch=4))
 
     assert [batch.item.end_offset for batch in taken(pipeline, 2)] == [4, 6]
-    halt.say()
+    cancellation.cancel()
     pipeline.drop()
 
 
@@ -293,13 +293,13 @@ class BrokenAtOnce(Dataset[Tensor]):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_data_set_raises_ends_all_waits_as_the_users_error(workers: int) -> None:
-    halt = Halt()
+    cancellation = Cancellation()
     cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
     config = PipelineConfig(workers=workers)
-    Pipeline(Broken(first=12), collate, Leases(a_lease(1)), cutting, config, halt)
+    Pipeline(Broken(first=12), collate, Leases(a_lease(1)), cutting, config, cancellation)
 
     with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(12\) raised") as raised:
-        halt.sleep(20)
+        cancellation.sleep(20)
     assert "FileNotFoundError: no such file" in str(raised.value)
     assert "pipeline.py" not in str(raised.value).replace(__file__, "")
 

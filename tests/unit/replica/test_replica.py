@@ -22,7 +22,7 @@ from disttrain.coordinator.protocol.orders import (
     ShardWritten,
 )
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica.halt import Halt
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.replica import Replica
 from disttrain.transport.header import Role
 
@@ -57,8 +57,8 @@ class Coordinator:
 class WaitsForShards:
     """A training whose step waits for shards that have ended."""
 
-    def __init__(self, halt: Halt, coordinator: Coordinator) -> None:
-        self._halt = halt
+    def __init__(self, cancellation: Cancellation, coordinator: Coordinator) -> None:
+        self._cancellation = cancellation
         self._coordinator = coordinator
 
     def begin(self, meanwhile: object) -> None:
@@ -67,8 +67,8 @@ class WaitsForShards:
     def train_until(self, ends: object) -> None:
         del ends
         self._coordinator.arrive()
-        self._halt.say()
-        self._halt.get(queue.SimpleQueue())
+        self._cancellation.cancel()
+        self._cancellation.get(queue.SimpleQueue())
 
     def progress(self) -> Progress:
         return Progress()
@@ -78,10 +78,10 @@ class WaitsForShards:
 
 
 def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
-    halt = Halt()
-    membership = MagicMock(coordinator=coordinator, halt=halt)
+    cancellation = Cancellation()
+    membership = MagicMock(coordinator=coordinator, cancellation=cancellation)
     prepared = SimpleNamespace(task=None, model=None, device=None)
-    training = training or WaitsForShards(halt, coordinator)
+    training = training or WaitsForShards(cancellation, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))
     return made.run()
 

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from disttrain.replica import seeding
+from disttrain.replica import task_calls
 
 
 def drawn() -> tuple[float, float, float]:
@@ -11,9 +11,9 @@ def drawn() -> tuple[float, float, float]:
 
 
 def test_the_same_place_in_the_data_draws_the_same_numbers() -> None:
-    seeding.seed_everything(seeding.batch_seed(7, 1, 2, 3))
+    task_calls.seed_everything(task_calls.batch_seed(7, 1, 2, 3))
     first = drawn()
-    seeding.seed_everything(seeding.batch_seed(7, 1, 2, 3))
+    task_calls.seed_everything(task_calls.batch_seed(7, 1, 2, 3))
 
     assert drawn() == first
 
@@ -21,11 +21,11 @@ def test_the_same_place_in_the_data_draws_the_same_numbers() -> None:
 def test_every_part_of_the_place_matters() -> None:
     places = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 11, 1)]
 
-    assert len({seeding.batch_seed(*place) for place in places}) == len(places)
+    assert len({task_calls.batch_seed(*place) for place in places}) == len(places)
 
 
 def test_the_initial_model_is_that_of_a_plain_loop_with_the_same_seed() -> None:
-    seeding.seed_model(5)
+    task_calls.seed_model(5)
     ours = torch.nn.Linear(3, 3).weight
     torch.manual_seed(5)
 

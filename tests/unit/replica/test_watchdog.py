@@ -7,8 +7,8 @@ import threading
 import time
 
 from disttrain.replica.watchdog import Watchdog
-from disttrain.task import calls
-from disttrain.task.calls import Call
+from disttrain.task import user_code
+from disttrain.task.user_code import Call
 
 
 def spare(_seconds: float) -> None:
@@ -20,7 +20,7 @@ def test_a_call_that_does_not_return_is_told_with_its_thread() -> None:
     returns = threading.Event()
 
     def hang() -> None:
-        with calls.noted("Digits.loss()"):
+        with user_code.noted("Digits.loss()"):
             returns.wait(20)
 
     thread = threading.Thread(target=hang)
@@ -45,7 +45,7 @@ def test_a_call_of_a_process_that_was_stopped_has_its_time_again() -> None:
         return now
 
     watchdog = Watchdog(1.0, lambda *_: told.put(time.monotonic()), clock, spare)
-    with calls.noted("Digits.loss()"), watchdog:
+    with user_code.noted("Digits.loss()"), watchdog:
         looks.get(timeout=20)
         went_on = time.monotonic()
         stopped_seconds = 1000.0
@@ -62,7 +62,7 @@ def test_many_short_calls_are_never_overdue() -> None:
     end = time.monotonic() + 1.0
     with Watchdog(0.3, lambda _, seconds: told.append(seconds), last_resort=spare):
         while (began := time.monotonic()) < end:
-            with calls.noted("Digits.loss()"):
+            with user_code.noted("Digits.loss()"):
                 pause.wait(0.001)
             longest = max(longest, time.monotonic() - began)
     assert max(told, default=0.0) <= longest

@@ -32,26 +32,24 @@ from disttrain.job.optimizer import Optimizer
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
-from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.connection import Connection, PushThread, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.pushes import PushThread
-from disttrain.replica.work import WorkItem
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.config import TransportKind
 from disttrain.transport.interface import Transport
 
-MOST_FILES = 25
+MOST_FILES = 24
 """With the four that either transport itself has."""
 TYPES = {"Push", "Header", "Request"}
 SAMPLES, OFFSET = 7, 70_007
@@ -184,7 +182,7 @@ def test_a_push_passes_few_files_and_three_types(
 ) -> None:
     flat = FlatModel(model, one.memory, torch.device("cpu"), outgoing_buffers=2)
     sides = Sides(push=one.pushes, fetch=one.fetches)
-    connection = Connection(flat, sides, Halt(), Ledger(tmp_path / "replica-0.i1.bin"))
+    connection = Connection(flat, sides, Cancellation(), Ledger(tmp_path / "replica-0.i1.bin"))
     connection.upload([0])
     downpour = Downpour(connection, a_downpour(fetch_every=4))
     downpour.begin(connection.first_fetch(lambda: None))

@@ -15,10 +15,10 @@ from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies import downpour
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
 from disttrain.task.errors import LossError
 from disttrain.task.loss import BatchLoss
@@ -66,7 +66,7 @@ def ours(
     server = OneShard(RATE)
     memory = OrdinaryMemory()
     joined = FlatModel(model, memory, torch.device("cpu"), outgoing_buffers=3)
-    connection = Connection(joined, Sides(push=server, fetch=server), Halt())
+    connection = Connection(joined, Sides(push=server, fetch=server), Cancellation())
     connection.upload([0])
     loop = Downpour(connection, config, pace=NeverWaits())
     loop.begin(connection.first_fetch(meanwhile=lambda: None))

@@ -17,7 +17,7 @@ from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.served_metrics import ServedMetrics as OfShard
-from disttrain.replica.client_thread import Transfers
+from disttrain.replica.connection import Transfers
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics as OfReplica
 

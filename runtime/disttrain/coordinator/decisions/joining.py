@@ -1,6 +1,6 @@
 """How a process becomes a member. Decides; no I/O."""
 
-from disttrain.checkpoint import compare
+from disttrain.checkpoint import model_map
 from disttrain.coordinator.decisions import membership, news
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import job_entries, member_entries
@@ -126,7 +126,7 @@ def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
     ours, theirs = turn.state.layout, request.layout
     if theirs is None:
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
-    difference = compare.first_mismatch(ours, theirs) if ours is not None else None
+    difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None
     message = (

@@ -8,16 +8,14 @@ from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.parameter_server.holder_side import HolderSide
+from disttrain.parameter_server.holder_side import HolderSide, ShardState
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 
 _SIDES = {side.of: side for side in subclasses.found(__name__, HolderSide)}
 
 
 def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide, ...]:
-    """A job's strategies one after another, on one shard."""
     return tuple(side.made(stage, state, records) for stage, side in _of(spec))
 
 

@@ -9,17 +9,22 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
-from disttrain.holder.values import Values, bytes_of
+from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
-from disttrain.parameter_server import schedule, update_rules
+from disttrain.parameter_server import update_rule, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
-from disttrain.parameter_server.holder_side import Answers, HolderSide
+from disttrain.parameter_server.holder_side import (
+    REASONS,
+    Answer,
+    Answers,
+    HolderSide,
+    Refused,
+    ShardState,
+)
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
-from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.state import REASONS, Answer, Refused, ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS
@@ -34,7 +39,7 @@ class PushedGradients(HolderSide):
     def __init__(self, rule: Rule[Any], state: ShardState, records: Records) -> None:
         super().__init__(rule.config, state, records)
         self._rule = rule
-        self._factor = schedule.factor(rule.config.schedule.rule)
+        self._factor = update_rule.schedule_factor(rule.config.schedule.rule)
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""

@@ -1,25 +1,30 @@
 """A shard of Sandblaster: gradients of groups are staged, orders change the vectors."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
-from disttrain.holder.values import Values
+from disttrain.holder.values import Values, bytes_of
 from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
-from disttrain.parameter_server import batch_values
-from disttrain.parameter_server.batch_values import BatchValues
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.holder_side import Answers, BatchFigures, HolderSide
+from disttrain.parameter_server.holder_side import (
+    Answer,
+    Answers,
+    BatchFigures,
+    HolderSide,
+    Refused,
+    ShardState,
+)
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.state import Answer, Refused, ShardState
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.programs import Decided, Program, ProgramLog
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
@@ -31,10 +36,66 @@ from disttrain.sandblaster.errors import (
     WrongChunk,
     WrongEvaluation,
 )
-from disttrain.sandblaster.operations import TRIAL
+from disttrain.sandblaster.operations import PARAMETERS, TRIAL, is_of_pair
+from disttrain.sandblaster.vectors import Vectors
 from disttrain.state.share import Share
+from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Verb
+
+_PLACES = "places"
+
+
+class BatchValues(Values):
+    """Frozen parameters and buffers lie in tensors of their own, as in every shard."""
+
+    def __init__(self, share: Share, names: Sequence[str] = (PARAMETERS,)) -> None:
+        """`names` of vectors, in the order of their places: sums of neighbours have other bits."""
+        super().__init__(share)
+        del self._tensors[self.trained], self._bytes[self.trained]
+        kind = DTYPES[self.trained.element_type]
+        self.batch = Vectors(share.ranges[self.trained].count, kind)
+        for name in names:
+            self.batch.make(name)
+
+    @property
+    def vectors(self) -> Mapping[Vector, Tensor]:
+        beside = {
+            self.trained.beside(name): self._row(name)
+            for name in self.batch.places
+            if name != PARAMETERS
+        }
+        return {self.trained: self._row(PARAMETERS), **self._tensors, **beside}
+
+    @property
+    def immutable(self) -> Mapping[Vector, int]:
+        found = self.batch
+        history = filter(is_of_pair, found.places)
+        return {self.trained.beside(name): found.content(name) for name in history}
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        return {_PLACES: " ".join(self.batch.places)}
+
+    def has(self, vector: Vector) -> bool:
+        is_row = vector == self.trained.beside(vector.name) and vector.name in self.batch.names
+        return is_row or super().has(vector)
+
+    def tensor(self, vector: Vector) -> Tensor:
+        return self._tensors[vector] if vector in self._tensors else self._row(vector.name)
+
+    def all_bytes(self, vector: Vector) -> memoryview:
+        return self._bytes[vector] if vector in self._bytes else bytes_of(self._row(vector.name))
+
+    def _row(self, name: str) -> Tensor:
+        return torch.from_numpy(self.batch[name])
+
+
+def batch_values(share: Share, description: Mapping[str, str]) -> BatchValues:
+    """Room for the values that a checkpoint describes; {}: for new ones."""
+    names = description.get(_PLACES, "").split()
+    return BatchValues(share, names if PARAMETERS in names else (PARAMETERS,))
+
 
 LOG = logs.get(__name__)
 
@@ -81,11 +142,10 @@ class BatchVectors(HolderSide):
     @staticmethod
     def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
         del config
-        return batch_values.make(share, description)
+        return batch_values(share, description)
 
     @property
     def batch(self) -> BatchShard:
-        """Vectors, staged gradients and the log of orders."""
         if self._batch is None:
             message = "a shard without values carries nothing out"
             raise AssertionError(message)

@@ -12,7 +12,6 @@ from disttrain.parameter_server.update_rule import Rule
 
 
 def rule_for(config: UpdateRule) -> Rule[Any]:
-    """The rule that a manifest asks for."""
     return _rules()[type(config)](config)
 
 

@@ -12,7 +12,6 @@ _TRAININGS = {training.of: training for training in subclasses.found(__name__, T
 
 
 def training(given: TrainingInputs) -> Stages:
-    """What a replica of the job does."""
     return Stages(
         [
             partial(_TRAININGS[type(stage.strategy.rule)], given._replace(spec=stage))

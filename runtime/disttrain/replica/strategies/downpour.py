@@ -9,11 +9,10 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.strategies import downpour as manifests
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import pushes
+from disttrain.replica import accrual
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
 
 
 class DownpourTraining(Training):
@@ -25,18 +24,18 @@ class DownpourTraining(Training):
         spec, prepared, membership, joined = given
         coordinator = membership.coordinator
         manifest = spec.strategy.only_downpour
-        buffers = pushes.gradient_buffers(manifest)
+        buffers = accrual.gradient_buffers(manifest)
         log = membership.open_ledger(joined)
         self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
         self._downpour = Downpour(self._connection, manifest, spec.replicas.count)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
-        self._source = source = WorkSource(coordinator.request, held, membership.halt)
+        self._source = source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 

@@ -6,9 +6,8 @@ from disttrain.checkpoint import names, stores
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.orders import Checkpoint, Result, ShardWritten
 from disttrain.holder import restoring, writing
-from disttrain.holder.notes import Notes
 from disttrain.holder.restoring import Wanted
-from disttrain.holder.values import Values
+from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.share import Share

@@ -18,11 +18,10 @@ from disttrain.coordinator.protocol.fields import START, Progress
 from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.replica import seeding
-from disttrain.replica.leases import HeldLeases, LostLeases
+from disttrain.replica import task_calls
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
 from disttrain.task.loss import LossContext, numbers
 
 _IDLE_SECONDS = 0.02
@@ -45,12 +44,14 @@ class Descent(Training):
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         self._loss = prepared.loss()
         held = HeldLeases(joined.member, self.progress)
-        self._source = WorkSource(coordinator.request, held, membership.halt)
+        self._source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        self._batches = prepared.pipeline(joined.seed, self._source, cutting, membership.halt)
+        self._batches = prepared.pipeline(
+            joined.seed, self._source, cutting, membership.cancellation
+        )
         self._position = START
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
@@ -80,8 +81,8 @@ class Descent(Training):
 
     def _step(self, loaded: Loaded) -> None:
         item, done, began = loaded.item, self._done, time.perf_counter()
-        drawn = seeding.batch_seed(self._seed, item.epoch, item.portion, item.first)
-        seeding.seed_step(drawn)
+        drawn = task_calls.batch_seed(self._seed, item.epoch, item.portion, item.first)
+        task_calls.seed_step(drawn)
         samples = done.progress.samples
         context = LossContext(step=done.steps, epoch=item.epoch, samples=samples, seed=drawn)
         self._descent.zero_grad()

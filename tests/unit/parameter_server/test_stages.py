@@ -17,14 +17,13 @@ from disttrain.checkpoint.storage import FolderStorage
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
-from disttrain.parameter_server import restoring, stopped, strategies
+from disttrain.parameter_server import final_snapshot, restoring, strategies
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.parting import Parting
+from disttrain.parameter_server.final_snapshot import GracefulShutdown, SnapshotWriter
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.stopped import Saver
 from disttrain.sandblaster.operations import FETCHABLE, TRIAL
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
@@ -198,12 +197,13 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     story.push()
     reached = story.parameters()
     story.save()
-    parting = Parting(
-        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    shutdown = GracefulShutdown(
+        story.shard,
+        SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad"),
     )
 
-    assert parting.save(1)
-    saved = stopped.read(
+    assert shutdown.save(1)
+    saved = final_snapshot.read(
         FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
     )
     assert saved is not None
@@ -213,8 +213,9 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     assert set(story.push()) == {Verb.PUSHED}
 
     story.returns()
-    parting = Parting(
-        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    shutdown = GracefulShutdown(
+        story.shard,
+        SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad"),
     )
-    assert not parting.save(1)
-    assert parting.is_due(0.0)
+    assert not shutdown.save(1)
+    assert shutdown.is_due(0.0)

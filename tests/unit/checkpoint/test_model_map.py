@@ -4,7 +4,7 @@ import pytest
 
 from builders import placements
 from builders.checkpoints import a_layout, a_tensor
-from disttrain.checkpoint import compare
+from disttrain.checkpoint import model_map
 from disttrain.checkpoint.errors import WrongModel
 from disttrain.state.layout import ModelLayout, TensorSpec
 
@@ -17,8 +17,8 @@ A, B = a_tensor("a", (3, 2)), a_tensor("b", (4,), first=6)
 
 
 def test_equal_layouts_have_no_difference() -> None:
-    assert compare.first_mismatch(a_layout(), a_layout()) is None
-    compare.require_same(a_layout(), a_layout())
+    assert model_map.first_mismatch(a_layout(), a_layout()) is None
+    model_map.require_same(a_layout(), a_layout())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_equal_layouts_have_no_difference() -> None:
     ],
 )
 def test_the_first_difference_is_named(found: ModelLayout, wanted: ModelLayout, said: str) -> None:
-    assert compare.first_mismatch(found, wanted) == said
+    assert model_map.first_mismatch(found, wanted) == said
     with pytest.raises(WrongModel) as error:
-        compare.require_same(found, wanted)
+        model_map.require_same(found, wanted)
     assert said in str(error.value)

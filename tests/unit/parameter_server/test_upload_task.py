@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
+from disttrain.parameter_server.client import UploadTask
 from disttrain.parameter_server.messages import Identity
-from disttrain.parameter_server.sending import UploadTask
 from disttrain.transport.header import EMPTY, Verb
 from disttrain.transport.interface import Message
 

@@ -1,27 +1,15 @@
-"""From the gradient of a step to the answers to a push: Algorithm 1.1's accrued gradients.
+"""What becomes of a step's gradient: Algorithm 1.1's accrued gradients, and local steps."""
 
-The compute thread accrues and makes each `Push`; the push thread sends it and waits for the shards.
-"""
-
-import queue
-import time
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from torch import Tensor
 
-from disttrain.coordinator.protocol.fields import START, Position
-from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies.downpour import Downpour
-from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
-from disttrain.parameter_server.errors import PushRefused
-from disttrain.replica.client_thread import ClientThread
+from disttrain.parameter_server.client import Push, Versions
+from disttrain.parameter_server.update_rule import Factor
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
-from disttrain.replica.halt import Halt
-from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.telemetry import logs
-
-LOG = logs.get(__name__)
+from disttrain.replica.flat_vector import Outgoing
 
 
 def gradient_buffers(downpour: Downpour) -> int:
@@ -45,9 +33,10 @@ class Accrual:
     steps' batches together, times the steps in which something counted.
     """
 
-    def __init__(self, model: FlatModel, pushes: "PushThread", push_every: int) -> None:
+    def __init__(self, model: FlatModel, acquire: Callable[[], Outgoing], push_every: int) -> None:
+        """`acquire`: a buffer whose push was answered; may wait for one."""
         self._model = model
-        self._pushes = pushes
+        self._acquire = acquire
         self._is_alone = push_every == 1
         """Each step is a push, whose clip factor travels in the header: no pass over the vector."""
         self._sequence = 0
@@ -67,7 +56,7 @@ class Accrual:
         Waits for a buffer whose push was answered, if the last step's is on its way or is the sum.
         """
         if self._step is None:
-            self._step = self._pushes.acquire()
+            self._step = self._acquire()
             self._model.collect_gradients_in(self._step.gradient_views)
         return self._step.gradient.tensor.zero_()
 
@@ -125,83 +114,30 @@ class Accrual:
             self._counted += share
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Acknowledged:
-    """What all shards have answered so far."""
+class LocalSteps:
+    """Belongs to the compute thread.
 
-    position: Position = START
-    samples: int = 0
-    pushes: int = 0
-
-
-class PushThread(ClientThread):
-    """Sends pushes in their order, and gives each gradient buffer back when it was answered.
-
-    `client` is used by this thread only; `acknowledged` and the staleness may be read by any.
+    As on a shard, a step's rate is decided by the samples before it: those in the parameters that
+    were adopted last, and those of the local steps since. What other replicas do meanwhile is not
+    known before the next fetch.
     """
 
-    def __init__(
-        self, client: PushClient, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
-    ) -> None:
-        self.client = client
-        self._ledger = ledger
-        self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free: queue.SimpleQueue[Outgoing] = halt.new_queue()
-        for outgoing in model.outgoing:
-            self._free.put(outgoing)
-        self.acknowledged = Acknowledged()
-        self.staleness = [0] * len(STALENESS_BOUNDS)
-        self.staleness_unknown = 0
-        self.refused = 0
-        """Pushes that a shard refused for what they held."""
-        super().__init__("push", client.close, halt)
+    def __init__(self, learning_rate: float, factor: Factor) -> None:
+        """`learning_rate`: the full rate, which the schedule multiplies; 0: no local steps."""
+        self._learning_rate = learning_rate
+        self._factor = factor
+        self.samples = 0
+        """In the parameters as they are now, as far as this replica knows."""
 
-    def acquire(self) -> Outgoing:
-        """A gradient buffer that nobody else uses; may wait for a push's answer."""
-        try:
-            return self._free.get_nowait()
-        except queue.Empty:
-            return self._wait_for(self._free)
+    def adopted(self, samples: int) -> None:
+        """The model computes with other parameters now, which hold so many samples."""
+        self.samples = samples
 
-    def submit(self, outgoing: Outgoing, push: Push) -> None:
-        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
-        outgoing.leave()
-        self._acts.put(lambda: self._send(outgoing, push))
-
-    def passed(self, position: Position) -> None:
-        """Nothing is to be pushed of what came before this position, but what is submitted."""
-        self._acts.put(lambda: self._advance(position))
-
-    def wait_answered(self) -> None:
-        """Return when everything submitted was answered by every shard. Raises Halted."""
-        self.call(lambda: None)
-
-    def _send(self, outgoing: Outgoing, push: Push) -> None:
-        began = time.perf_counter()
-        outgoing.wait_left()
-        push.changed = self._changed.runs(outgoing.buffers.vectors)
-        try:
-            self._note(push, self.client.push(push))
-            self._advance(push.position, samples=push.samples, pushes=1)
-        except PushRefused as error:
-            LOG.warning("push refused", sequence=push.sequence, error=error)
-            self._ledger.refused(push.sequence)
-            self.refused += 1
-        self.transfers.add(time.perf_counter() - began, push.nbytes)
-        self._free.put(outgoing)
-
-    def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:
-        before = self.acknowledged
-        self.acknowledged = Acknowledged(
-            position=max(before.position, position),
-            samples=before.samples + samples,
-            pushes=before.pushes + pushes,
-        )
-
-    def _note(self, push: Push, results: list[PushResult]) -> None:
-        for result in results:
-            self._ledger.acknowledged(push, result)
-            if result.staleness < 0:
-                self.staleness_unknown += 1
-            else:
-                self.staleness[staleness_bucket(result.staleness)] += 1
+    def step(self, parameters: Tensor, gradient: Tensor, scale: float, samples: int) -> None:
+        """Move the parameters by `scale` times a gradient of so many samples; 0: it is refused."""
+        if scale == 0:
+            return
+        rate = self._learning_rate * self._factor(self.samples)
+        if rate > 0:
+            parameters.add_(gradient, alpha=-rate * scale)
+        self.samples += samples

@@ -16,12 +16,16 @@ from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.storage import FolderStorage, Storage
 from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.momentum import Momentum
-from disttrain.parameter_server import beginning, restoring, server, stopped
+from disttrain.parameter_server import final_snapshot, recovery, restoring, server
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
+from disttrain.parameter_server.final_snapshot import (
+    LINGER_SECONDS,
+    QUIET_SECONDS,
+    GracefulShutdown,
+    SnapshotWriter,
+)
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
 
 CHUNK_BYTES = 64
@@ -54,19 +58,19 @@ def a_shard() -> Shard:
     return shard
 
 
-def a_saver(folder: Path) -> Saver:
-    return Saver(storage=FolderStorage(folder), job_uid="job", update_rule="momentum")
+def a_saver(folder: Path) -> SnapshotWriter:
+    return SnapshotWriter(storage=FolderStorage(folder), job_uid="job", update_rule="momentum")
 
 
 def save(folder: Path, checkpoint: int = 6) -> Shard:
     shard = a_shard()
-    assert Parting(shard, a_saver(folder)).save(checkpoint)
+    assert GracefulShutdown(shard, a_saver(folder)).save(checkpoint)
     return shard
 
 
 def test_the_next_life_has_everything(tmp_path: Path) -> None:
     saved = save(tmp_path).state
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert saved.values is not None
     for vector, values in saved.values.vectors.items():
@@ -75,22 +79,22 @@ def test_the_next_life_has_everything(tmp_path: Path) -> None:
     assert found.values.share.placement == saved.values.share.placement
     assert (found.version, found.samples, found.checkpoint) == (17, 136, 6)
     assert found.delivered == {REPLICA: saved.deliveries.delivered[REPLICA]}
-    assert restoring.delivered_of(found.former[1]) == found.delivered
+    assert restoring.delivered_of(found.previous[1]) == found.delivered
 
 
 def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
     newer = a_shard()
     newer.state.incarnation = 5
     newer.state.count = 12
-    assert Parting(newer, a_saver(tmp_path)).save(6)
+    assert GracefulShutdown(newer, a_saver(tmp_path)).save(6)
 
-    assert not Parting(a_shard(), a_saver(tmp_path)).save(6)
+    assert not GracefulShutdown(a_shard(), a_saver(tmp_path)).save(6)
 
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert found.version == 12
     newer.state.count = 13
-    assert Parting(newer, a_saver(tmp_path)).save(6)
+    assert GracefulShutdown(newer, a_saver(tmp_path)).save(6)
 
 
 @pytest.fixture(name="objects", params=["folder", "object store"])
@@ -98,12 +102,12 @@ def _objects(request: pytest.FixtureRequest) -> FlakyObjects | None:
     return FlakyObjects() if request.param == "object store" else None
 
 
-def a_parting(folder: Path, objects: FlakyObjects | None, incarnation: int) -> Parting:
+def a_shutdown(folder: Path, objects: FlakyObjects | None, incarnation: int) -> GracefulShutdown:
     """Of a life whose values are those of `a_shard`, on a node of its own with an object store."""
     shard = a_shard()
     shard.state.incarnation = incarnation
     storage = a_storage_at(folder, objects, incarnation)
-    return Parting(shard, replace(a_saver(folder), storage=storage))
+    return GracefulShutdown(shard, replace(a_saver(folder), storage=storage))
 
 
 def a_storage_at(folder: Path, objects: FlakyObjects | None, node: int = 1) -> Storage:
@@ -114,45 +118,45 @@ def a_storage_at(folder: Path, objects: FlakyObjects | None, node: int = 1) -> S
 def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
     tmp_path: Path, objects: FlakyObjects | None
 ) -> None:
-    zombie = a_parting(tmp_path, objects, 4)
-    a_parting(tmp_path, objects, 5).begin(0)
+    zombie = a_shutdown(tmp_path, objects, 4)
+    a_shutdown(tmp_path, objects, 5).begin(0)
 
     assert not zombie.save(6)
     zombie.begin(0)
 
     assert not zombie.save(6)
-    assert stopped.read(a_storage_at(tmp_path, objects, 6), "job", WANTED) is None
-    assert a_parting(tmp_path, objects, 5).save(6)
+    assert final_snapshot.read(a_storage_at(tmp_path, objects, 6), "job", WANTED) is None
+    assert a_shutdown(tmp_path, objects, 5).save(6)
 
 
 def test_what_an_older_life_saved_as_a_newer_one_joined_is_passed_over(
     tmp_path: Path, objects: FlakyObjects | None
 ) -> None:
     """It began before the newer one had joined, and saving takes long."""
-    assert a_parting(tmp_path, objects, 4).save(6)
-    a_parting(tmp_path, objects, 5).begin(0)
+    assert a_shutdown(tmp_path, objects, 4).save(6)
+    a_shutdown(tmp_path, objects, 5).begin(0)
 
-    assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
+    assert final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
 
 
 def test_a_shard_that_joins_notes_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beginning, "saver", lambda _: a_saver(tmp_path))
-    server._parting(Mock(), a_shard(), None)
+    monkeypatch.setattr(recovery, "saver", lambda _: a_saver(tmp_path))
+    server._graceful_shutdown(Mock(), a_shard(), None)
 
-    assert not a_parting(tmp_path, None, 3).save(6)
+    assert not a_shutdown(tmp_path, None, 3).save(6)
 
 
 def test_what_was_saved_is_gone_on_from_again_after_a_death(
     tmp_path: Path, objects: FlakyObjects | None
 ) -> None:
-    assert a_parting(tmp_path, objects, 4).save(6)
+    assert a_shutdown(tmp_path, objects, 4).save(6)
     for incarnation in (5, 6):
-        found = stopped.read(a_storage_at(tmp_path, objects), "job", WANTED)
+        found = final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED)
         assert found is not None
         assert found.saved_by == 4
-        a_parting(tmp_path, objects, incarnation).begin(found.saved_by)
+        a_shutdown(tmp_path, objects, incarnation).begin(found.saved_by)
 
 
 @pytest.mark.parametrize(
@@ -168,46 +172,46 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
         makers={rule: downpour_shards.with_state(())},
         tables=restoring.TABLES,
     )
-    assert stopped.read(FolderStorage(tmp_path), job_uid, wanted) is None
+    assert final_snapshot.read(FolderStorage(tmp_path), job_uid, wanted) is None
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
-    assert stopped.read(FolderStorage(tmp_path), "job", WANTED) is None
+    assert final_snapshot.read(FolderStorage(tmp_path), "job", WANTED) is None
     save(tmp_path)
-    file = tmp_path / names.STOPPED / names.part_file(1)
+    file = tmp_path / names.FINAL_SNAPSHOTS / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(Corrupt, match=r"part-00001\.safetensors"):
-        stopped.read(FolderStorage(tmp_path), "job", WANTED)
+        final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     file.with_suffix(".json").write_text("{}")
     with pytest.raises(Corrupt, match=r"part-00001\.json"):
-        stopped.read(FolderStorage(tmp_path), "job", WANTED)
+        final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
 
 
 def test_without_values_there_is_nothing_to_save(tmp_path: Path) -> None:
     shard = a_shard()
     shard.state.is_initialised = False
-    assert not Parting(shard, a_saver(tmp_path)).save(0)
+    assert not GracefulShutdown(shard, a_saver(tmp_path)).save(0)
 
 
 def test_a_shard_serves_until_its_replicas_are_silent(tmp_path: Path) -> None:
     shard = a_shard()
     shard.admit(REPLICA)
-    parting = Parting(shard, a_saver(tmp_path))
-    assert not parting.is_due(100.0)
-    parting.asked = 103.0
-    assert not parting.is_due(103.0 + QUIET_SECONDS - 0.1)
-    assert parting.is_due(103.0 + QUIET_SECONDS)
-    parting.asked = 100.0 + LINGER_SECONDS
-    assert parting.is_due(100.0 + LINGER_SECONDS), "others cannot be waited for"
+    shutdown = GracefulShutdown(shard, a_saver(tmp_path))
+    assert not shutdown.is_due(100.0)
+    shutdown.asked = 103.0
+    assert not shutdown.is_due(103.0 + QUIET_SECONDS - 0.1)
+    assert shutdown.is_due(103.0 + QUIET_SECONDS)
+    shutdown.asked = 100.0 + LINGER_SECONDS
+    assert shutdown.is_due(100.0 + LINGER_SECONDS), "others cannot be waited for"
 
 
 def test_a_shard_without_replicas_need_not_wait(tmp_path: Path) -> None:
     shard = a_shard()
     shard.admit(REPLICA)
     shard.fence(REPLICA)
-    assert Parting(shard, a_saver(tmp_path)).is_due(100.0)
+    assert GracefulShutdown(shard, a_saver(tmp_path)).is_due(100.0)
 
 
 def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
@@ -233,23 +237,23 @@ def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
         (a_checkpoint(6, 18), False),
         (a_checkpoint(6, 12, shards=3), False),
     ],
-    ids=["none", "the same", "older", "of a later life", "of a later version", "divided anew"],
+    ids=["none", "the same", "older", "of a later life", "of a later version", "resharded"],
 )
 def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool
 ) -> None:
     save(tmp_path, checkpoint=6)
-    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
+    found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
-    assert stopped.is_newer(found, 1, checkpoint) is is_newer
+    assert final_snapshot.is_newer(found, 1, checkpoint) is is_newer
 
 
 def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: Path) -> None:
     objects = FlakyObjects()
     saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path / "first"))
     for checkpoint in (5, 6):
-        assert Parting(a_shard(), saver).save(checkpoint)
-    found = stopped.read(Storage(objects, tmp_path / "second"), "job", WANTED)
+        assert GracefulShutdown(a_shard(), saver).save(checkpoint)
+    found = final_snapshot.read(Storage(objects, tmp_path / "second"), "job", WANTED)
     assert found is not None
     assert (found.version, found.checkpoint) == (17, 6)
     assert len(objects.there) == 2, "what was saved before is deleted"
@@ -259,5 +263,5 @@ def test_what_could_not_be_uploaded_was_not_saved(tmp_path: Path) -> None:
     for place in (0, 1):
         objects = FlakyObjects(faults=[None] * place + [Fault.REFUSED])
         saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path))
-        assert not Parting(a_shard(), saver).save(6)
-        assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
+        assert not GracefulShutdown(a_shard(), saver).save(6)
+        assert final_snapshot.read(a_storage_at(tmp_path, objects), "job", WANTED) is None

@@ -11,25 +11,25 @@ T = TypeVar("T")
 _LOOK_AGAIN_SECONDS = 0.1
 
 
-class Halted(Exception):
+class Cancelled(Exception):
     """The process is to end; what was waited for will not come."""
 
 
-class Halt:
-    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause.
+class Cancellation:
+    """Asked for once, from any thread; all waits end with `Cancelled`, or with its cause.
 
     Threads and queues made here wait by real time; `disttrain replay` has some that do not.
     """
 
     def __init__(self) -> None:
-        self._said = threading.Event()
+        self._cancelled = threading.Event()
         self.cause: BaseException | None = None
 
-    def say(self, cause: BaseException | None = None) -> None:
+    def cancel(self, cause: BaseException | None = None) -> None:
         """End all waits. The first cause stays."""
-        if not self._said.is_set():
+        if not self._cancelled.is_set():
             self.cause = cause
-        self._said.set()
+        self._cancelled.set()
 
     def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
         """A thread that does not keep the process alive."""
@@ -42,17 +42,17 @@ class Halt:
         return queue.SimpleQueue()
 
     @property
-    def said(self) -> bool:
-        return self._said.is_set()
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
 
     def check(self) -> None:
-        """Raise the cause, or `Halted` without one, if the process is to end."""
-        if self._said.is_set():
-            raise self.cause or Halted
+        """Raise the cause, or `Cancelled` without one, if the process is to end."""
+        if self._cancelled.is_set():
+            raise self.cause or Cancelled
 
     def sleep(self, seconds: float) -> None:
         """Wait for that long; raises as `check` as soon as the process is to end."""
-        self._said.wait(seconds)
+        self._cancelled.wait(seconds)
         self.check()
 
     def get_within(self, source: "queue.SimpleQueue[T]", seconds: float) -> T | None:
