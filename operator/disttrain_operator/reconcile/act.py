@@ -25,7 +25,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import actions, events, report, telling, workloads
+from disttrain_operator.reconcile import actions, events, report, workloads
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class Actor:
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
             told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
-            await telling.tell(self._client, told)
+            await events.tell(self._client, told)
             await self._end(action.pods)
 
     async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
@@ -302,7 +302,7 @@ class Actor:
         await self._tell(job, events.deleted(job))
 
     async def _tell(self, job: JobRecord, deed: events.EventText) -> None:
-        await telling.tell_deed(self._client, job, deed, self._clock())
+        await events.tell_deed(self._client, job, deed, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
         """Keep what was made, of whose state the answer says nothing.

@@ -1,18 +1,25 @@
-"""What people are told of a job by Events. Pure."""
+"""What people are told of a job by Events, and recording them: once each, counted if repeated."""
 
 import hashlib
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from disttrain.errors import DistTrainError
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
-from disttrain_operator import times
+from disttrain_operator import times, untrusted
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile.actions import RemovePod, Renew, Rescale, RestartAll
+
+LOG = logging.getLogger(__name__)
 
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
@@ -169,3 +176,33 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
         "lastTimestamp": times.text(now),
         "count": 1,
     }
+
+
+async def tell(client: Client, event: dict[str, Any]) -> None:
+    """Make an Event, or count it once more; not in a namespace that is going away."""
+    with suppress(Forbidden, NotFound):
+        try:
+            await client.create(Kind.Event, event)
+        except Conflict:
+            await _repeat(client, event)
+
+
+async def tell_deed(client: Client, job: JobRecord, deed: EventText, now: datetime) -> None:
+    """Tell what was done, which an Event that cannot be written does not undo."""
+    about = {"namespace": job.key.namespace, "job": job.key.name, "reason": deed.reason}
+    LOG.info("%s: %s", job.key, deed.message, extra=about)
+    if not deed.is_told:
+        return
+    try:
+        await tell(client, of_deed(job, deed, now))
+    except DistTrainError as error:
+        LOG.warning("%s: no Event tells of this: %s", job.key, error, extra=about)
+
+
+async def _repeat(client: Client, event: dict[str, Any]) -> None:
+    metadata = event["metadata"]
+    place = (Kind.Event, metadata["namespace"], metadata["name"])
+    known = await client.get(*place)
+    told = {name: event[name] for name in ("message", "lastTimestamp")}
+    count = max(1, untrusted.number(known.get("count"))) + 1
+    await client.merge(*place, {**told, "count": count})

@@ -20,7 +20,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies import missing_pods, outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import act, desired, events, plan, report, telling
+from disttrain_operator.reconcile import act, desired, events, plan, report
 from disttrain_operator.reconcile.act import Actor
 from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -201,7 +201,7 @@ class Reconciler:
             # A write of the status that fails is tried again: what was told is not told once more.
             name = event["metadata"]["name"]
             if name not in known.told:
-                await telling.tell(self._client, event)
+                await events.tell(self._client, event)
                 known.told.add(name)
         written = await self._write(job, known, status)
         # What else is new in the answer no watch tells any more: by then it is known.
