@@ -292,13 +292,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a suspended job whose time runs",
         file=f"{_O}/reconcile/plan.py",
-        old="    if look.spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
-        new="    if False:\n        return deadlines.Since(started=None, waits=None)",
+        old="    if look.wanted.spec.suspend:\n",
+        new="    if False:\n",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),
     Mutant(
         name="a pod that is over and is removed by force",
-        file=f"{_O}/policies/lost_pods.py",
+        file=f"{_O}/reconcile/plan.py",
         old="if pod.over or pod.gone_at is None:",
         new="if pod.gone_at is None:",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),

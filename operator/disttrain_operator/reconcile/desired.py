@@ -4,15 +4,15 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from disttrain.job import limits, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
-from disttrain.job.spec import DistTrainJob
-from disttrain_operator import json_text
+from disttrain.job.spec import DistTrainJob, Spec
+from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import identity, keys, pod_security, stored, volume
 from disttrain_operator.manifests.children import children
@@ -48,6 +48,31 @@ _Key = tuple[JobKey, str, bytes, ManifestConfig]
 _ROLES = ("coordinator", "parameterServer", "replicas")
 _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
 """Any: it does not count."""
+
+
+_STANDS_IN: Final[dict[str, Any]] = {
+    "task": {"entrypoint": "unknown:Unknown"},
+    "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+    "batchSize": 1,
+    "stop": {"epochs": 1},
+    "parameterServer": {"shards": 1},
+    "replicas": {"count": 1},
+}
+"""For what must be given and decides nothing here."""
+
+_COUNTS: Final = (
+    ("strategy",),
+    ("parameterServer", "shards"),
+    ("replicas", "count"),
+    ("suspend",),
+    ("activeDeadlineSeconds",),
+    ("pendingDeadlineSeconds",),
+    ("ttlSecondsAfterFinished",),
+    ("managedBy",),
+    ("failurePolicy", "maxRestarts"),
+    ("failurePolicy", "rules"),
+)
+"""Each is taken if it is valid by itself."""
 
 
 class Remembered(Generic[Key, Value]):
@@ -89,6 +114,8 @@ class Desired:
 
     context: Context | None
     """None: the manifest is not valid."""
+    spec: Spec
+    """Of one that is not valid what counts all the same."""
     problems: tuple[Problem, ...]
     templates: bool
     """Whether the user has a say in the pods, so that they may be wrong."""
@@ -151,18 +178,19 @@ def _parsed(job: JobRecord, config: ManifestConfig) -> Desired:
     spec = json_text.read(job.spec)
     wrong = spec if isinstance(spec, str) else limits.exceeded(spec)
     if wrong is not None:
-        return _invalid(f"spec: {wrong}")
+        return _invalid(spec, f"spec: {wrong}")
     metadata: JsonValue = {**job.key._asdict(), "uid": job.uid}
     manifest: JsonValue = {**Kind.DistTrainJob.header, "metadata": metadata, "spec": spec}
     found = validation.validate(manifest)
     if found.job is None:
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
-        return _invalid("; ".join(str(each) for each in errors))
+        return _invalid(spec, "; ".join(str(each) for each in errors))
     warnings = tuple(str(each) for each in found.findings)
     context = Context(job.key.name, job.key.namespace, job.uid, found.job, config)
     templates = [(spec.get(role) or {}).get("template") for role in _ROLES]
     return Desired(
         context,
+        found.job.spec,
         problems=tuple(_problems(context)),
         templates=any(theirs(context, role) for role in Role),
         digest=stored.digest(templates),
@@ -182,8 +210,12 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _invalid(message: str) -> Desired:
-    return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
+def _invalid(given: object, message: str) -> Desired:
+    spec, problem = (
+        _what_counts(untrusted.mapping(given)),
+        Problem(ProblemType.INVALID_MANIFEST, message),
+    )
+    return Desired(None, spec, (problem,), templates=False)
 
 
 def _problems(context: Context) -> list[Problem]:
@@ -216,3 +248,38 @@ def _not_allowed(what: str, found: list[str]) -> Problem:
         "administrator change podSecurity or allowedServiceAccounts of the operator's chart"
     )
     return Problem(ProblemType.INVALID_TEMPLATE, message, "NotAllowed")
+
+
+def _what_counts(given: dict[str, Any]) -> Spec:
+    """What still counts of a manifest that the rules refuse: scale, stop and end of its job.
+
+    A job may run by a manifest that an older operator accepted. Nothing is made for it any more,
+    but it is looked after until its end. What cannot be read has its default.
+    """
+    wanted = _STANDS_IN
+    for path in _COUNTS:
+        candidate = _with(wanted, given, path)
+        if candidate is not None and _is_valid(candidate):
+            wanted = candidate
+    return Spec.model_validate(wanted, by_alias=True, by_name=False)
+
+
+def _with(
+    wanted: dict[str, Any], given: dict[str, Any], path: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """What is wanted with one value as it is given; None if it is not given."""
+    name, *inner = path
+    if name not in given:
+        return None
+    if not inner:
+        return {**wanted, name: given[name]}
+    below = _with(untrusted.mapping(wanted, name), untrusted.mapping(given, name), tuple(inner))
+    return None if below is None else {**wanted, name: below}
+
+
+def _is_valid(candidate: dict[str, Any]) -> bool:
+    try:
+        Spec.model_validate(candidate, by_alias=True, by_name=False)
+    except ValidationError:
+        return False
+    return True

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
-from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
@@ -13,8 +12,6 @@ from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
     conditions,
     deadlines,
-    key_checks,
-    lost_pods,
     missing_pods,
     problem,
     restarts,
@@ -24,13 +21,18 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import actions, desired, refused, report, workloads
+from disttrain_operator.reconcile import actions, desired, report, workloads
 from disttrain_operator.reconcile.desired import Desired
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 _CHECK_CONFLICT_AFTER = timedelta(seconds=5)
 """Whose name is taken looks again: what stands in the way may not be watched."""
 
+_KUBELET_PATIENCE = timedelta(seconds=30)
+"""A kubelet that lives needs less than this after a pod's grace period."""
+
+_ASK_NODE_AGAIN = timedelta(minutes=1)
+"""After which a node that answered is asked again."""
 
 _WHY = {
     Stage.RUN: "the job's spec says so",
@@ -46,7 +48,6 @@ class _Basis:
     """What a plan is made from."""
 
     job: JobRecord
-    spec: Spec
     observed: Observed
     knowledge: Knowledge
     wanted: Desired
@@ -62,15 +63,13 @@ def make(
     if job is None or job.deleting:
         return actions.Plan()
     wanted = desired.of(job, config)
-    # What runs by a manifest that an older operator accepted is looked after to its end.
-    spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
-    if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
+    if (wanted.spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
         return actions.Plan()
-    return _planned(_Basis(job, spec, observed, knowledge, wanted, now, config))
+    return _planned(_Basis(job, observed, knowledge, wanted, now, config))
 
 
 def _planned(look: _Basis) -> actions.Plan:
-    job, spec, observed, now = look.job, look.spec, look.observed, look.now
+    job, spec, observed, now = look.job, look.wanted.spec, look.observed, look.now
     members = {Role.SHARD: spec.shards, Role.REPLICA: spec.replicas.count}
     counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
     outcome = _outcome(look, counted)
@@ -102,15 +101,15 @@ def _outcome(look: _Basis, counted: restarts.Counted) -> Outcome | None:
     job, observed, now = look.job, look.observed, look.now
     found = outcome_policy.found(job, observed, now)
     if found is None:
-        found = deadlines.exceeded(look.spec, _since(look), now)
+        found = deadlines.exceeded(look.wanted.spec, _since(look), now)
         if found is not None and (hindrances := _problems(look, None)):
             found = replace(found, message=f"{found.message}; {hindrances[0].message}")
-    return found or restarts.ended(counted, look.spec.failure_policy, now)
+    return found or restarts.ended(counted, look.wanted.spec.failure_policy, now)
 
 
 def _since(look: _Basis) -> deadlines.Since:
     job = look.job
-    if look.spec.suspend:
+    if look.wanted.spec.suspend:
         return deadlines.Since(started=None, waits=None)
     keeper = outcome_policy.coordinator_job(job, look.observed)
     begun = report.has_begun(job)
@@ -161,9 +160,19 @@ def _remove_lost(look: _Basis) -> list[actions.Action]:
 
 
 def _lost_pods(look: _Basis) -> list[tuple[PodRecord, datetime]]:
+    """The pods that should be gone, and when to remove them by force if their node is lost.
+
+    Their processes are fenced, should they still run.
+    """
     if not look.config.removes_lost_pods:
         return []
-    return lost_pods.due(look.job, look.observed, look.knowledge.answered)
+    found = []
+    for pod in look.observed.pods_of(look.job):
+        if pod.over or pod.gone_at is None:
+            continue
+        first, answered = pod.gone_at + _KUBELET_PATIENCE, look.knowledge.answered.get(pod.node)
+        found.append((pod, first if answered is None else max(first, answered + _ASK_NODE_AGAIN)))
+    return found
 
 
 def _ask_why(look: _Basis, outcome: Outcome | None) -> list[actions.Action]:
@@ -180,7 +189,7 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
 
 
 def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
-    scale = stages.scale(stage, look.spec, look.observed)
+    scale = stages.scale(stage, look.wanted.spec, look.observed)
     context = look.wanted.context
     if stage is not Stage.RUN:
         return workloads.stop(look.job, look.observed, scale)
@@ -189,7 +198,7 @@ def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[a
         return workloads.stop(look.job, look.observed, scale)
     target = workloads.Target(look.job, context, look.wanted.digest, scale)
     changes = workloads.run(target, look.observed, look.observed.common)
-    due = key_checks.due_at(look.job, look.observed, look.knowledge.keys_checked)
+    due = starting.keys_due_at(look.job, look.observed, look.knowledge.keys_checked)
     if due is not None and due <= look.now:
         changes += workloads.check_keys(target, look.observed)
     unchecked = workloads.to_check(changes)
@@ -227,11 +236,11 @@ def _wake_at(
     job, now = look.job, look.now
     instants = [due, min((at for _, at in _lost_pods(look)), default=None)]
     if outcome is None:
-        instants.append(deadlines.next_instant(look.spec, _since(look)))
+        instants.append(deadlines.next_instant(look.wanted.spec, _since(look)))
         instants.append(starting.next_instant(job, look.observed, now))
         own = look.observed.children_of(job)
         instants.append(missing_pods.next_instant(own, look.knowledge.lacks))
-        instants.append(key_checks.due_at(job, look.observed, look.knowledge.keys_checked))
+        instants.append(starting.keys_due_at(job, look.observed, look.knowledge.keys_checked))
     if any(each.type in problem.CONFLICTS for each in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(

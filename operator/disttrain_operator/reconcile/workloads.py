@@ -20,7 +20,7 @@ from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import key_checks, outcome
+from disttrain_operator.policies import outcome, starting
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
@@ -144,7 +144,7 @@ def _absent(
 
 
 def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
-    return CreateKeys(objects.launch, key_checks.holders(job, observed))
+    return CreateKeys(objects.launch, starting.key_holders(job, observed))
 
 
 def _whole(child: Child, text: str, target: Target) -> Child:
