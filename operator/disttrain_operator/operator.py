@@ -17,8 +17,7 @@ from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
 from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Inventory, News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile import report

@@ -242,7 +242,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a pod of a node that was lost, taken for one that was evicted",
-        file=f"{_O}/observed/pods.py",
+        file=f"{_O}/observed/parsing.py",
         old='_BY_TAINT = "DeletionByTaintManager"',
         new='_BY_TAINT = ""',
         tests=(f"{_OPERATOR}/observed/test_deaths.py",),

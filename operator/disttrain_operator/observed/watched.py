@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from disttrain_operator import untrusted
 from disttrain_operator.kinds import CHILDREN, SHARED, WORKLOADS, Kind
-from disttrain_operator.observed import parsing, pods
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News, Record
+from disttrain_operator.observed import parsing
+from disttrain_operator.observed.inventory import Inventory, News, Record
 from disttrain_operator.observed.records import JobKey
 
 LOG = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class Sights:
     def _record(self, kind: Kind, body: dict[str, Any]) -> Record | None:
         if kind is Kind.DistTrainJob:
             return parsing.job(body, self._own_fields)
-        return pods.record(body) if kind is Kind.Pod else parsing.child(kind, body)
+        return parsing.pod(body) if kind is Kind.Pod else parsing.child(kind, body)
 
     def _gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
         metadata = untrusted.mapping(body, "metadata")

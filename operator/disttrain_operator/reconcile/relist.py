@@ -14,8 +14,7 @@ from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import watched
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Inventory, News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.telemetry import metrics

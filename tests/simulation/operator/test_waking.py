@@ -15,7 +15,7 @@ from builders.fake_cluster import BEGIN, FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain.errors import DistTrainError
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.reconcile.queue import Queue
 

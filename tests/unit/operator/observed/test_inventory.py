@@ -7,8 +7,7 @@ import pytest
 from builders.operator_jobs import KEY, NOW, child, job, pod
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Inventory, News
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)

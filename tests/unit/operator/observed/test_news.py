@@ -5,7 +5,7 @@ import pytest
 from builders.operator_jobs import NOW, child, job, pod
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.news import News, compare
+from disttrain_operator.observed.inventory import News, compare
 from disttrain_operator.observed.records import Death
 
 DEATH = Death(exit_code=1, reason="Error", message="", time=NOW)

@@ -10,8 +10,7 @@ from builders import operator_jobs
 from disttrain.job import cluster_labels
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import outcomes, parsing
-from disttrain_operator.observed.inventory import Inventory, Observed
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Inventory, News, Observed
 from disttrain_operator.observed.records import EndPhase, JobKey, Outcome
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.policies import conditions

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from builders.operator_jobs import NOW, job
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import News
 from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
 
 ENDED = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)
