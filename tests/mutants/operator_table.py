@@ -270,14 +270,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an account by the old name of its field",
-        file=f"{_O}/manifests/identity.py",
+        file=f"{_O}/manifests/access.py",
         old='for name in ("serviceAccountName", "serviceAccount") if',
         new='for name in ("serviceAccountName",) if',
         tests=(f"{_OPERATOR}/reconcile/test_templates.py",),
     ),
     Mutant(
         name="a coordinator with anybody's account",
-        file=f"{_O}/manifests/identity.py",
+        file=f"{_O}/manifests/access.py",
         old="names = [name for name in names if name != own]",
         new="names = []",
         tests=(f"{_OPERATOR}/reconcile/test_templates.py",),
@@ -305,7 +305,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a container that may write beside its programs",
-        file=f"{_O}/manifests/container.py",
+        file=f"{_O}/manifests/pod.py",
         old='            "readOnlyRootFilesystem": True,\n',
         new="",
         tests=(f"{_OPERATOR}/manifests/test_children.py",),

@@ -14,7 +14,7 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import identity, keys, pod_security, stored, volume
+from disttrain_operator.manifests import access, keys, pod_security, stored, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
@@ -157,7 +157,7 @@ def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | N
     """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
     if wrong := template_fault(template):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
-    if found := identity.violations(template, role, config):
+    if found := access.violations(template, role, config):
         return _not_allowed(f"the {role}'s template", found)
     level = config.pod_security
     beyond = pod_security.violations(template, level)

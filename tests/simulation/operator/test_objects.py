@@ -12,7 +12,7 @@ from builders import many_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
-from disttrain_operator.manifests import container, pod
+from disttrain_operator.manifests import pod
 from disttrain_operator.manifests.children import children, common
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Scale
@@ -189,7 +189,7 @@ def test_an_upgrade_touches_nothing_that_runs_and_a_job_is_what_it_was_through_a
 
     # Another image, other templates, and a CRD with a default of its own.
     monkeypatch.setattr(pod, "GRACE_SECONDS", 7)
-    monkeypatch.setattr(container, "_STARTUP_SECONDS", 8)
+    monkeypatch.setattr(pod, "_STARTUP_SECONDS", 8)
     world.change(JOB, {"spec": {"coordinator": {"leaseSeconds": 31.0}}})
     new = Operator(world, ManifestConfig(image="other:2", image_pull_secrets=("other",)))
     new.settle()
