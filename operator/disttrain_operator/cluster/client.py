@@ -13,10 +13,10 @@ import aiohttp
 
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
 from disttrain_operator import json_text
-from disttrain_operator.cluster import answers, streams
+from disttrain_operator.cluster import answers
+from disttrain_operator.cluster.answers import Event, Lines
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
-from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
 from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
@@ -179,7 +179,7 @@ class Client:
             lines = Lines()
             async for piece in response.content.iter_any():
                 for line in lines.add(piece):
-                    yield streams.event(line)
+                    yield answers.event(line)
                 if len(piece) < _BACKLOG_BYTES:
                     # Events that come one by one are read together then.
                     await asyncio.sleep(_GATHERED_SECONDS)

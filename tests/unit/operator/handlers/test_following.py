@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
+from disttrain_operator.cluster.answers import Event, EventType
 from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.streams import Event, EventType
 from disttrain_operator.errors import Gone, Unavailable
 from disttrain_operator.handlers import following
 from disttrain_operator.handlers.following import Follower
