@@ -4,7 +4,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from disttrain.job import cluster_labels, cluster_names, limits
+from disttrain.job import cluster_labels, cluster_names, document
 from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
 from disttrain_operator import json_text, times
@@ -71,7 +71,7 @@ def _spec(value: object) -> str:
         found = json_text.write(value)
     except TypeError:
         # Deeper than the writer goes.
-        return _text_of(limits.TOO_DEEP)
+        return _text_of(document.TOO_DEEP)
     if len(found) > json_text.LARGEST_SPEC_BYTES:
         limit = json_text.LARGEST_SPEC_BYTES
         return _text_of(f"must be at most {limit} bytes as JSON, got {len(found)}")

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from disttrain.job import limits, support, validation
+from disttrain.job import document, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob, Spec
@@ -176,7 +176,7 @@ def _key(job: JobRecord, config: ManifestConfig) -> _Key:
 
 def _parsed(job: JobRecord, config: ManifestConfig) -> Desired:
     spec = json_text.read(job.spec)
-    wrong = spec if isinstance(spec, str) else limits.exceeded(spec)
+    wrong = spec if isinstance(spec, str) else document.exceeded(spec)
     if wrong is not None:
         return _invalid(spec, f"spec: {wrong}")
     metadata: JsonValue = {**job.key._asdict(), "uid": job.uid}

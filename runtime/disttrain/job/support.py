@@ -6,10 +6,10 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
-from disttrain.job import cluster_field, object_uri
+from disttrain.job import object_uri
 from disttrain.job.finding import Finding, Path
 from disttrain.job.roles import Transport
-from disttrain.job.section import Section
+from disttrain.job.section import Section, is_on_a_cluster
 from disttrain.job.spec import DistTrainJob, Spec
 
 _CODE: Path = ("spec", "task", "source")
@@ -60,7 +60,7 @@ def _without_meaning(section: Section, around: Path) -> Iterator[Path]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         path = (*around, field.alias or name)
-        if cluster_field.is_on_a_cluster(field) and value != field.default:
+        if is_on_a_cluster(field) and value != field.default:
             yield path
         elif isinstance(value, Section):
             yield from _without_meaning(value, path)
