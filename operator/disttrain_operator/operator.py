@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from disttrain_operator import keys
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
 from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower

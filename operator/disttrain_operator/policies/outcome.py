@@ -48,13 +48,13 @@ def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
 def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
     if ended.ended is EndPhase.FAILED:
         message = f"Job {ended.name} failed: {ended.trouble or 'it does not say why'}"
-        return Outcome(phase=EndPhase.FAILED, reason="CoordinatorFailed", message=message, time=now)
+        return Outcome.failed("CoordinatorFailed", message, now)
     # A coordinator ends with code 0 for every decided end, so the code does not say which.
     message = (
         "the coordinator ended, but its pod was deleted before its last words were read; "
         "summary.json in the job's folder on the volume says how"
     )
-    return Outcome(phase=EndPhase.FAILED, reason=UNKNOWN, message=message, time=now)
+    return Outcome.failed(UNKNOWN, message, now)
 
 
 def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:

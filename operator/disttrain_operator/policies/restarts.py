@@ -15,7 +15,7 @@ from disttrain.job.failure_policy import (
 )
 from disttrain.job.names import Role
 from disttrain_operator import untrusted
-from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
+from disttrain_operator.observed.records import Death, OperatorReason, Outcome, PodRecord
 
 _DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD_IGNORING_BUDGET)
 """Comes before the job's rules, unless one of them is about disruptions."""
@@ -145,7 +145,7 @@ def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | N
                 f"{failed.verdict.because} fails the job: pod {failed.pod.name} failed; "
                 "status.failures says more"
             )
-            return _outcome(OperatorReason.FAILED_BY_RULE, message, now)
+            return Outcome.failed(OperatorReason.FAILED_BY_RULE, message, now)
     return _exceeded(counted, policy.max_restarts, now)
 
 
@@ -157,12 +157,8 @@ def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | N
                 f"{role}s were restarted {counted.charged[role]} times, more than "
                 f"spec.failurePolicy.maxRestarts.{role} ({budget}); status.failures says why"
             )
-            return _outcome(OperatorReason.TOO_MANY_RESTARTS, message, now)
+            return Outcome.failed(OperatorReason.TOO_MANY_RESTARTS, message, now)
     return None
-
-
-def _outcome(reason: OperatorReason, message: str, now: datetime) -> Outcome:
-    return Outcome(phase=EndPhase.FAILED, reason=reason, message=message, time=now)
 
 
 def _failures(pod: PodRecord, verdict: Verdict) -> int:

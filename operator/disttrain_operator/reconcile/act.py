@@ -13,8 +13,7 @@ from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
 from disttrain_operator import untrusted
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
@@ -26,7 +25,7 @@ from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecor
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import actions, events, report, workloads
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Knowledge
 
 LOG = logging.getLogger(__name__)
 

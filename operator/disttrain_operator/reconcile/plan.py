@@ -22,8 +22,8 @@ from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
 from disttrain_operator.reconcile import actions, desired, report, workloads
+from disttrain_operator.reconcile.actions import Knowledge
 from disttrain_operator.reconcile.desired import Desired
-from disttrain_operator.reconcile.knowledge import Knowledge
 
 _CHECK_CONFLICT_AFTER = timedelta(seconds=5)
 """Whose name is taken looks again: what stands in the way may not be watched."""

@@ -22,8 +22,7 @@ from disttrain_operator.policies import missing_pods, outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import act, desired, events, plan, report
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Create, DeleteJob, Knowledge, Plan, Renew
 from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from typing import Final
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain_operator import untrusted
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import watched
 from disttrain_operator.observed.inventory import Inventory, News

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from disttrain.errors import RetryableError
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, ScopeLost
 from disttrain_operator.kinds import Kind
 from disttrain_operator.policies import leases

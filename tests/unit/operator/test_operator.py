@@ -5,8 +5,8 @@ import pytest
 
 from builders.fake_cluster import FakeClient, World
 from builders.operator_jobs import job
+from disttrain_operator.cluster.client import Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import NotHeld
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobKey

@@ -7,7 +7,7 @@ import pytest
 
 from builders.fake_cluster import FakeClient, World
 from disttrain_operator.cluster.answers import Event, EventType
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Query
 from disttrain_operator.errors import Gone, Unavailable
 from disttrain_operator.handlers import following
 from disttrain_operator.handlers.following import Follower

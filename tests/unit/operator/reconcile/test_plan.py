@@ -21,12 +21,12 @@ from disttrain_operator.reconcile.actions import (
     Create,
     CreateKeys,
     DeleteJob,
+    Knowledge,
     Plan,
     RemovePod,
     Renew,
     Rescale,
 )
-from disttrain_operator.reconcile.knowledge import Knowledge
 
 CONFIG = ManifestConfig()
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="1 epoch", time=NOW)

@@ -20,8 +20,7 @@ from disttrain_operator.observed.records import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies import starting
 from disttrain_operator.reconcile import plan
-from disttrain_operator.reconcile.actions import Annotate, CreateKeys, Plan, RestartAll
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Annotate, CreateKeys, Knowledge, Plan, RestartAll
 
 CONFIG = ManifestConfig()
 DEATH = Death(exit_code=7, reason="Error", message="", time=NOW, reasons=frozenset({"Error"}))

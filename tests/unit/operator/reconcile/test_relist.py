@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from disttrain_operator.cluster.client import Page
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Page, Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
