@@ -23,7 +23,6 @@ it took a tenth of the time."""
 
 
 def main() -> int:
-    """Run; returns the exit code."""
     # What is imported stays.
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION)

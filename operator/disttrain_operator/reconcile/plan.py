@@ -45,8 +45,6 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What a plan is made from."""
-
     job: JobRecord
     observed: Observed
     knowledge: Knowledge

@@ -39,8 +39,6 @@ class NotSettled(RetryableError):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at one job."""
-
     key: JobKey
     knowledge: Knowledge
     crowded: bool
@@ -225,7 +223,6 @@ class Reconciler:
         return record
 
     def _seconds_until(self, *instants: datetime | None) -> float | None:
-        """Until the first of them."""
         first = min((instant for instant in instants if instant is not None), default=None)
         return None if first is None else (first - self._clock()).total_seconds()
 

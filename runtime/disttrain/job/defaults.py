@@ -25,7 +25,6 @@ def samples_per_step(spec: Spec) -> int:
 
 
 def precision(spec: Spec) -> Precision:
-    """Return the precision of a job's model."""
     return spec.strategy.rule.computes_in
 
 

@@ -17,12 +17,10 @@ _CODE: Path = ("spec", "task", "source")
 
 
 def on_one_machine(job: DistTrainJob) -> list[Finding]:
-    """Return why a job cannot run on one machine; empty if it can."""
     return list(_anywhere(job.spec))
 
 
 def on_a_cluster(job: DistTrainJob) -> list[Finding]:
-    """Return why a job cannot run on a cluster; empty if it can."""
     return [*_anywhere(job.spec), *_between_pods(job.spec)]
 
 
