@@ -18,7 +18,7 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
-from disttrain_operator.policies import missing_pods, outcome, pacing
+from disttrain_operator.policies import missing_pods, outcome, throttle
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import act, desired, events, plan, report
 from disttrain_operator.reconcile.act import Actor
@@ -188,9 +188,9 @@ class Reconciler:
         if known.has_reported(status, before):
             return None
         due = (
-            pacing.due_at(before, status, known.reported_at, now)
+            throttle.due_at(before, status, known.reported_at, now)
             if before
-            else pacing.first_due_at(status, job.created, now, crowded=look.crowded)
+            else throttle.first_due_at(status, job.created, now, crowded=look.crowded)
         )
         if due > now:
             return due
