@@ -140,7 +140,7 @@ class Operator:
             if news is not News.NOTHING:
                 self._workers.add_changed(job)
             return
-        wait = news.wait_for(self._inventory.at(job).job)
+        wait = news.debounce(self._inventory.at(job).job)
         if wait is not None:
             self._workers.add(job, wait)
 

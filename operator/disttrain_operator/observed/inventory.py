@@ -32,15 +32,15 @@ class News(Enum):
     DECISIVE = "decisive"
     """Something may have to be done."""
 
-    def wait_for(self, job: JobRecord | None) -> timedelta | None:
+    def debounce(self, job: JobRecord | None) -> timedelta | None:
         """The wait before a look; None for no need. `job` is None where only leftovers are."""
         if job is None or self is News.NOTHING:
             return None
         # Of a job that has ended only the numbers change, as its pods go one by one.
-        return _AFTER[News.NUMBERS if job.outcome is not None else self]
+        return _DEBOUNCE[News.NUMBERS if job.outcome is not None else self]
 
 
-_AFTER: Final = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
+_DEBOUNCE: Final = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
 """Events of a job's objects come in bursts; one look, and one status, answers them all."""
 
 

@@ -61,7 +61,7 @@ class Operator(OperatorInMemory):
                     self.queue.forgive(job)
                     self.queue.add(job, self.now())
                 continue
-            wait = news.wait_for(self.inventory.at(job).job)
+            wait = news.debounce(self.inventory.at(job).job)
             if wait is not None:
                 self.queue.add(job, self.now() + wait.total_seconds())
 

@@ -24,4 +24,4 @@ def test_what_decides_is_looked_at_first(
 ) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
 
-    assert news.wait_for(record) == expected
+    assert news.debounce(record) == expected
