@@ -101,7 +101,7 @@ class Actor:
         for each in self._workloads(job):
             with suppress(NotFound, Conflict):
                 await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
-                await self._tell(job, events.taken_back(each, taken))
+                await self._record(job, events.taken_back(each, taken))
             self._inventory.drop(each)
 
     def _do(self, job: JobRecord, action: actions.Action) -> Awaitable[None]:
@@ -157,8 +157,8 @@ class Actor:
             return
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
-            told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
-            await events.tell(self._client, told)
+            event = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
+            await events.record(self._client, event)
             await self._end(action.pods)
 
     async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
@@ -174,12 +174,12 @@ class Actor:
             pass
         self._inventory.drop(seen)
         if await self._create(job, action.child):
-            await self._tell(job, events.renewed(action))
+            await self._record(job, events.renewed(action))
 
     async def _create_missing(self, job: JobRecord, action: actions.Create) -> None:
         child = action.child
         if await self._create(job, child) and job.phase == Phase.RUNNING:
-            await self._tell(job, events.made_again(child.kind, child.name))
+            await self._record(job, events.made_again(child.kind, child.name))
 
     async def _create(self, job: JobRecord, child: Child) -> bool:
         """Make an object; returns whether it was."""
@@ -219,7 +219,7 @@ class Actor:
             self._inventory.drop_at(job.key, action.child, action.uid)
         else:
             self._keep(kind, answer)
-            await self._tell(job, events.scaled(action, before))
+            await self._record(job, events.scaled(action, before))
 
     async def _rescale_deployment(self, job: JobRecord, action: actions.Rescale) -> None:
         """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
@@ -238,11 +238,11 @@ class Actor:
         wanted = [action.wanted, *(0 for _ in sets)]
         for each, number in zip(sets, wanted, strict=False):
             self._inventory.put(replace(each, wanted=number))
-        await self._tell(job, events.scaled(action, None))
+        await self._record(job, events.scaled(action, None))
 
     async def _restart_all(self, job: JobRecord, action: actions.RestartAll) -> None:
         await self._end(action.pods)
-        await self._tell(job, events.restarted(action))
+        await self._record(job, events.restarted(action))
 
     async def _end(self, pods: Iterable[PodRecord]) -> None:
         """Delete pods: their processes end in their time, and their controllers make others."""
@@ -268,7 +268,7 @@ class Actor:
             self._inventory.drop(pod)
             return
         self._inventory.drop(pod)
-        await self._tell(job, events.removed(action, why))
+        await self._record(job, events.removed(action, why))
 
     async def _why_lost(self, pod: PodRecord) -> str:
         """Why a pod's node is lost, in words; empty for a node that answers, or for none."""
@@ -298,10 +298,10 @@ class Actor:
             self._inventory.drop(job)
             return
         self._inventory.drop(job)
-        await self._tell(job, events.deleted(job))
+        await self._record(job, events.deleted(job))
 
-    async def _tell(self, job: JobRecord, deed: events.EventText) -> None:
-        await events.tell_deed(self._client, job, deed, self._clock())
+    async def _record(self, job: JobRecord, done: events.EventText) -> None:
+        await events.record_action(self._client, job, done, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
         """Keep what was made, of whose state the answer says nothing.

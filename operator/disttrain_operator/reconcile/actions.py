@@ -70,8 +70,8 @@ class Rescale:
     because: str = ""
     outcome: Outcome | None = None
     """Why it is for good; the workload keeps it."""
-    is_told: bool = False
-    """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
+    is_recorded: bool = False
+    """Whether an Event is made of it: where a job ends or is suspended, another one tells."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Knowledge:
     """When it was last seen that the keys are there."""
     answered: dict[str, datetime] = field(default_factory=dict)
     """When nodes, on which a pod did not end in its time, were found to answer."""
-    told: set[str] = field(default_factory=set)
+    recorded: set[str] = field(default_factory=set)
     """Names of the Events that tell of a status which is not yet written."""
     lacks: dict[str, Lack] = field(default_factory=dict)
     """Workloads that have too few pods, by their uids."""

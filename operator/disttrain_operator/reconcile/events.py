@@ -24,8 +24,8 @@ LOG = logging.getLogger(__name__)
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
 _GOOD = {ConditionType.COMPLETE, ConditionType.SUSPENDED}
-_TOLD = {*_GOOD, ConditionType.FAILED, *ProblemType}
-"""Conditions that people are told of when they begin to hold."""
+_RECORDED = {*_GOOD, ConditionType.FAILED, *ProblemType}
+"""Conditions of which an Event is made when they begin to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class EventText:
     message: str
     good: bool = True
     """Whether it is the normal course of things."""
-    is_told: bool = True
-    """Whether an Event tells it; otherwise the log alone does."""
+    is_recorded: bool = True
+    """Whether an Event is made of it; otherwise the log alone tells it."""
     about: str = ""
     """Kind and name of an object of the job: of each a repetition is counted."""
 
@@ -62,12 +62,12 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
         "the Secret with the job's keys was deleted: it was made again with other keys, and all "
         "processes start again with them from what they saved"
     )
-    return _event(job, EventText("KeysReplaced", message, good=False), now, told=secret_uid)
+    return _event(job, EventText("KeysReplaced", message, good=False), now, identity=secret_uid)
 
 
-def of_deed(job: JobRecord, deed: EventText, now: datetime) -> dict[str, Any]:
+def of_action(job: JobRecord, done: EventText, now: datetime) -> dict[str, Any]:
     """The Event of something that was done; done again to the same object it is the same one."""
-    return _event(job, deed, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
+    return _event(job, done, now, identity=f"{job.uid}/{done.reason}/{done.about}")
 
 
 def removed(remove: RemovePod, why: str) -> EventText:
@@ -114,7 +114,9 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> EventText:
     kind, name = rescale.child
     before = "" if seen is None else f" from {seen.wanted}"
     message = f"{kind.name} {name} was scaled{before} to {rescale.wanted}: {rescale.because}"
-    return EventText("Scaled", message, is_told=rescale.is_told, about=f"{kind.name} {name}")
+    return EventText(
+        "Scaled", message, is_recorded=rescale.is_recorded, about=f"{kind.name} {name}"
+    )
 
 
 def deleted(job: JobRecord) -> EventText:
@@ -136,7 +138,7 @@ def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
 
 
 def _begins(kind: str, before: Condition | None, after: Condition) -> bool:
-    return kind in _TOLD and _holds(after) and not (_holds(before) and _same(before, after))
+    return kind in _RECORDED and _holds(after) and not (_holds(before) and _same(before, after))
 
 
 def _same(before: Condition | None, after: Condition) -> bool:
@@ -154,9 +156,9 @@ def _begun(condition: Condition) -> EventText:
     return EventText(reason, condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") -> dict[str, Any]:
-    told = told or f"{job.uid}/{job.generation}/{news.reason}"
-    name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+def _event(job: JobRecord, news: EventText, now: datetime, *, identity: str = "") -> dict[str, Any]:
+    identity = identity or f"{job.uid}/{job.generation}/{news.reason}"
+    name = f"{job.key.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     return {
         **Kind.Event.header,
         "metadata": {"name": name, "namespace": job.key.namespace},
@@ -178,31 +180,31 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
     }
 
 
-async def tell(client: Client, event: dict[str, Any]) -> None:
+async def record(client: Client, event: dict[str, Any]) -> None:
     """Make an Event, or count it once more; not in a namespace that is going away."""
     with suppress(Forbidden, NotFound):
         try:
             await client.create(Kind.Event, event)
         except Conflict:
-            await _repeat(client, event)
+            await _count_again(client, event)
 
 
-async def tell_deed(client: Client, job: JobRecord, deed: EventText, now: datetime) -> None:
-    """Tell what was done, which an Event that cannot be written does not undo."""
-    about = {"namespace": job.key.namespace, "job": job.key.name, "reason": deed.reason}
-    LOG.info("%s: %s", job.key, deed.message, extra=about)
-    if not deed.is_told:
+async def record_action(client: Client, job: JobRecord, done: EventText, now: datetime) -> None:
+    """Log what was done and make its Event; that one fails does not undo what was done."""
+    about = {"namespace": job.key.namespace, "job": job.key.name, "reason": done.reason}
+    LOG.info("%s: %s", job.key, done.message, extra=about)
+    if not done.is_recorded:
         return
     try:
-        await tell(client, of_deed(job, deed, now))
+        await record(client, of_action(job, done, now))
     except DistTrainError as error:
         LOG.warning("%s: no Event tells of this: %s", job.key, error, extra=about)
 
 
-async def _repeat(client: Client, event: dict[str, Any]) -> None:
+async def _count_again(client: Client, event: dict[str, Any]) -> None:
     metadata = event["metadata"]
     place = (Kind.Event, metadata["namespace"], metadata["name"])
     known = await client.get(*place)
-    told = {name: event[name] for name in ("message", "lastTimestamp")}
+    latest = {name: event[name] for name in ("message", "lastTimestamp")}
     count = max(1, untrusted.number(known.get("count"))) + 1
-    await client.merge(*place, {**told, "count": count})
+    await client.merge(*place, {**latest, "count": count})

@@ -208,13 +208,13 @@ def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[a
 def _explained(
     changes: list[actions.Action], observed: Observed, stage: Stage, outcome: Outcome | None
 ) -> list[actions.Action]:
-    """Say of each change of scale why it is made, and whether an Event shall tell of it."""
+    """Say of each change of scale why it is made, and whether an Event is made of it."""
     return [
         replace(
             action,
             because=action.because or _WHY[stage],
             outcome=outcome,
-            is_told=_is_scaling(action, observed, stage),
+            is_recorded=_is_scaling(action, observed, stage),
         )
         if isinstance(action, actions.Rescale)
         else action

@@ -195,11 +195,11 @@ class Reconciler:
         if due > now:
             return due
         for event in events.of(job, status, now, planned.warnings):
-            # A write of the status that fails is tried again: what was told is not told once more.
+            # A write of the status that fails is tried again, and its Events are recorded once.
             name = event["metadata"]["name"]
-            if name not in known.told:
-                await events.tell(self._client, event)
-                known.told.add(name)
+            if name not in known.recorded:
+                await events.record(self._client, event)
+                known.recorded.add(name)
         written = await self._write(job, known, status)
         # What else is new in the answer no watch tells any more: by then it is known.
         return None if written is None or written.asks_the_same(job) else self._clock()
@@ -217,7 +217,7 @@ class Reconciler:
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put(record)
         known.reported_at = self._clock()
-        known.told.clear()
+        known.recorded.clear()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
         return record
