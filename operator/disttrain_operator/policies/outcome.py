@@ -57,8 +57,8 @@ def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
     return Outcome.failed(UNKNOWN, message, now)
 
 
-def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:
-    """The Job that has no pod and would have to wait for one; None if there is none.
+def coordinator_in_backoff(job: JobRecord, observed: Observed) -> ChildRecord | None:
+    """The Job that has no pod and whose controller backs off; None if there is none.
 
     After each pod of a Job that failed, its controller waits twice as long as before, up to ten
     minutes, and forgets that only with the Job. Whoever is suspended or drained ends as a failed

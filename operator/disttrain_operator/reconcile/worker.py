@@ -47,7 +47,7 @@ class Workers:
 
     def add_changed(self, key: JobKey) -> None:
         """Look at a job now: its owner changed it, so what failed before may go well."""
-        self._queue.forgive(key)
+        self._queue.reset_backoff(key)
         self.add(key)
 
     async def run(self) -> None:

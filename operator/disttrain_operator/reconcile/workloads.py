@@ -28,7 +28,7 @@ from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Ren
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
-_HELD_BACK: Final = (
+_IN_BACKOFF: Final = (
     "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
     "while"
 )
@@ -64,8 +64,8 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     objects = desired.objects(text, target.context)
     if objects is None:
         return []
-    held = outcome.held_back_coordinator(target.job, observed)
-    renewed = {} if held is None else {(held.kind, held.name): _HELD_BACK}
+    waiting = outcome.coordinator_in_backoff(target.job, observed)
+    renewed = {} if waiting is None else {(waiting.kind, waiting.name): _IN_BACKOFF}
     renewed |= {(child.kind, child.name): _OTHER_TEMPLATES for child in others}
     actions = _absent(target, objects, observed, common)
     if not own:

@@ -58,7 +58,7 @@ class Operator(OperatorInMemory):
         for kind, (job, news) in self.hear():
             if kind is Kind.DistTrainJob:
                 if news is not News.NOTHING:
-                    self.queue.forgive(job)
+                    self.queue.reset_backoff(job)
                     self.queue.add(job, self.now())
                 continue
             wait = news.debounce(self.inventory.at(job).job)
