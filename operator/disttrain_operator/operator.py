@@ -43,18 +43,18 @@ class Operator:
         self._inventory = Inventory()
         self._sights = Sights(self._inventory, report.FIELDS)
         self._relister = Relister(
-            client, self._inventory, self._sights, settings.namespaces, self._look_at
+            client, self._inventory, self._sights, settings.namespaces, self._enqueue
         )
         self._reconciler = Reconciler(
             client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
         )
-        self._workers = Workers(self._look)
+        self._workers = Workers(self._reconcile)
         holder = Holder(
             identity=settings.identity,
             namespaces=settings.namespaces,
             manager=settings.manifests.manager,
         )
-        self._scope = Scope(client, holder, self._look_at_all_in, time.monotonic)
+        self._scope = Scope(client, holder, self._enqueue_all_in, time.monotonic)
         self._follower = Follower(client, self._relister, self._on_event)
         self._ready = asyncio.Event()
 
@@ -113,23 +113,23 @@ class Operator:
         for task in finished:
             task.result()
 
-    async def _look(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
+    async def _reconcile(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
         if self._scope.is_left_to_others(key.namespace):
             return None
         if not self._scope.is_held():
             message = "the Lease could not be renewed: another operator may look after this job now"
             raise NotHeld(message)
-        return await self._reconciler.look(key, num_failures, crowded=crowded)
+        return await self._reconciler.reconcile(key, num_failures, crowded=crowded)
 
-    def _look_at_all_in(self, namespace: str) -> None:
+    def _enqueue_all_in(self, namespace: str) -> None:
         for key in self._inventory.places():
             if key.namespace == namespace:
                 self._workers.add(key)
 
-    def _look_at(self, key: JobKey) -> None:
+    def _enqueue(self, key: JobKey) -> None:
         if key == key.common:
             # What jobs share concerns all of the namespace.
-            self._look_at_all_in(key.namespace)
+            self._enqueue_all_in(key.namespace)
         else:
             self._workers.add(key)
 

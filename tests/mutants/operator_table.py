@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
-        old="    steps += _ask_why(look, outcome)\n",
+        old="    steps += _ask_why(basis, outcome)\n",
         new="",
         tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
     ),
@@ -131,7 +131,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="workers of the operator that are always alive",
         file=f"{_O}/reconcile/worker.py",
-        old="return self._now() - self._last_turn < within.total_seconds()",
+        old="return self._now() - self._last_iteration < within.total_seconds()",
         new="return True",
         tests=(f"{_OPERATOR}/reconcile/test_worker.py",),
     ),
@@ -292,7 +292,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a suspended job whose time runs",
         file=f"{_O}/reconcile/plan.py",
-        old="    if look.wanted.spec.suspend:\n",
+        old="    if basis.wanted.spec.suspend:\n",
         new="    if False:\n",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),

@@ -47,7 +47,7 @@ their pods are made with. Each wave only where nothing of somebody else had a na
 
 
 class Actor:
-    """Acts for one job, during one look at it."""
+    """Acts for one job, once."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Actor:
                 seen.kind, namespace, seen.name, seen.uid, version=seen.version
             )
         except Conflict:
-            # It has changed: the next look decides again.
+            # It has changed: the next reconciliation decides again.
             return
         except NotFound:
             pass

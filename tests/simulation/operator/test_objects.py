@@ -63,14 +63,14 @@ class Operator(OperatorInMemory):
         super().__init__(world, self.counting, config)
         self.see_everything()
 
-    def look(self, key: JobKey = KEY) -> None:
+    def reconcile(self, key: JobKey = KEY) -> None:
         self.hear()
-        asyncio.run(self.reconciler.look(key, 0))
+        asyncio.run(self.reconciler.reconcile(key, 0))
 
     def settle(self, key: JobKey = KEY) -> None:
         """Turns of controllers and operator, until nothing is to be done."""
         for _ in range(6):
-            self.look(key)
+            self.reconcile(key)
             self.world.run_controllers()
             self.world.now += timedelta(seconds=2)
 
@@ -110,12 +110,12 @@ def test_where_a_name_is_taken_nothing_runs_and_nobody_gets_rights(kind: Kind, n
     submit(world)
     operator = Operator(world)
 
-    operator.look()
+    operator.reconcile()
     tried = world.created.copy()
     for _ in range(3):
         assert own_workloads(world) == []
         world.now += timedelta(seconds=6)
-        operator.look()
+        operator.reconcile()
 
     assert world.created == tried, "making the rest again each time would run it for a moment"
     bindings = [body for key, body in world.objects.items() if key[0] is Kind.RoleBinding]
@@ -236,9 +236,9 @@ def test_a_deployment_that_an_older_operator_made_ends_with_its_job() -> None:
     key = made_by_an_older_operator(world, "uid-1-disttrainjob")
     assert world.objects[JOB]["metadata"]["uid"] == "uid-1-disttrainjob"
     operator = Operator(world)
-    operator.look()
+    operator.reconcile()
     before = len(operator.counting.requests)
-    operator.look()
+    operator.reconcile()
     assert len(operator.counting.requests) == before, "while it runs nothing is asked for"
     assert world.find(key)["spec"]["replicas"] == 2
 
@@ -304,6 +304,6 @@ def test_a_job_costs_few_requests(shards: int, until_running: int, whole_life: i
     operator.settle(other)
     assert world.objects[job]["status"]["phase"] == "Complete"
     world.now += timedelta(seconds=61)
-    operator.look(other)
+    operator.reconcile(other)
     assert job not in world.objects
     assert len(requests) <= whole_life, requests

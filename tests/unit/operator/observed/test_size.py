@@ -29,12 +29,12 @@ def see(inventory: Inventory, told: list[Line]) -> None:
         sights.seen(kind, json.loads(line))
 
 
-def look(world: World) -> None:
+def reconcile(world: World) -> None:
     """An operator looks at every job once."""
     operator = OperatorInMemory(world)
     operator.see_everything()
     for key in operator.inventory.places():
-        asyncio.run(operator.reconciler.look(key, 0))
+        asyncio.run(operator.reconciler.reconcile(key, 0))
 
 
 def running_jobs() -> list[Line]:
@@ -43,9 +43,9 @@ def running_jobs() -> list[Line]:
     for place in range(JOBS):
         body = many_jobs.job(f"j{place}")
         world.create(Kind.DistTrainJob, {"metadata": body["metadata"], "spec": body["spec"]})
-    look(world)
+    reconcile(world)
     world.run_controllers()
-    look(world)
+    reconcile(world)
     return lines(world)
 
 
