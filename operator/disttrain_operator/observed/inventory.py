@@ -77,7 +77,7 @@ class Observed:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     common: frozenset[ChildKey] = frozenset()
     """What is there of the objects that all jobs of the namespace share."""
-    words: dict[str, Outcome] = field(default_factory=dict)
+    decided: dict[str, Outcome] = field(default_factory=dict)
     """What coordinators decided whose pods are gone, by the uid of their job."""
 
     def of_kind(self, kind: Kind) -> list[Record]:
@@ -111,14 +111,14 @@ class Observed:
         else:
             if self.job is None or self.job.uid != record.uid:
                 # A volume that is kept keeps the place through all jobs of one name.
-                self.words = {uid: said for uid, said in self.words.items() if uid == record.uid}
+                self.decided = {uid: end for uid, end in self.decided.items() if uid == record.uid}
             self.job = record
 
     def forget(self, record: Record) -> None:
         if isinstance(record, PodRecord):
             del self.pods[record.name]
             if record.outcome is not None:
-                self.words[record.owner_uid] = record.outcome
+                self.decided[record.owner_uid] = record.outcome
         elif isinstance(record, ChildRecord):
             del self.children[record.kind, record.name]
         else:

@@ -24,8 +24,8 @@ def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
     said = [pod.outcome for pod in pods if pod.outcome is not None]
     if said:
         return said[0]
-    if job.uid in observed.words:
-        return observed.words[job.uid]
+    if job.uid in observed.decided:
+        return observed.decided[job.uid]
     ended = coordinator_job(job, observed)
     if ended is None or ended.ended is None or any(not pod.over for pod in pods):
         return None

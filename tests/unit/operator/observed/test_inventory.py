@@ -23,7 +23,7 @@ def test_of_jobs_of_one_name_only_the_last_ones_end_is_kept() -> None:
         inventory.put(ended)
         inventory.drop(ended)
         inventory.put(job({"uid": uid, "version": 2}))
-        assert inventory.at(KEY).words == {uid: COMPLETE}
+        assert inventory.at(KEY).decided == {uid: COMPLETE}
         inventory.drop(job({"uid": uid}))
 
 
@@ -36,7 +36,7 @@ def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
 
     inventory.put(job({"uid": "uid"}))
 
-    assert inventory.at(KEY).words == {"uid": COMPLETE}
+    assert inventory.at(KEY).decided == {"uid": COMPLETE}
 
 
 def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> None:
@@ -49,7 +49,7 @@ def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> Non
     inventory.put(job({"uid": "first", "version": 2}))
     inventory.put(job({"uid": "second", "version": 3}))
 
-    assert inventory.at(KEY).words == {"second": COMPLETE}
+    assert inventory.at(KEY).decided == {"second": COMPLETE}
 
 
 @pytest.mark.parametrize(

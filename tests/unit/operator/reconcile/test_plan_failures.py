@@ -89,7 +89,7 @@ def test_the_words_of_a_coordinator_whose_pod_is_gone_count() -> None:
     inventory.drop(last)
 
     seen = observed(record, ended=EndPhase.COMPLETE)
-    seen.words = inventory.at(record.key).words
+    seen.decided = inventory.at(record.key).decided
     assert made(seen).outcome == COMPLETE
     assert not outcome_policy.is_guess(COMPLETE)
 
