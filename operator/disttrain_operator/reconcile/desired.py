@@ -27,7 +27,7 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-_REMEMBERED_BYTES = 32 * 2**20
+_CACHED_BYTES = 32 * 2**20
 """Of parsed specs, and as much of the objects that are made from them."""
 
 _PARSED_PER_BYTE = 16
@@ -75,7 +75,7 @@ _COUNTS: Final = (
 """Each is taken if it is valid by itself."""
 
 
-class Remembered(Generic[Key, Value]):
+class LruCache(Generic[Key, Value]):
     """The values that were asked for last, of at most so many bytes, or whatever sizes count.
 
     Not for several threads.
@@ -164,10 +164,10 @@ def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | N
     return _not_allowed(f"the {role}'s pods at the level {level}", beyond) if beyond else None
 
 
-_wanted: Remembered[_Key, Desired] = Remembered(_REMEMBERED_BYTES)
-_packed: Remembered[_Key, str] = Remembered(_REMEMBERED_BYTES)
-_unpacked: Remembered[bytes, Objects | None] = Remembered(_REMEMBERED_BYTES)
-_readable: Remembered[bytes, bool] = Remembered(_NAMED)
+_wanted: LruCache[_Key, Desired] = LruCache(_CACHED_BYTES)
+_packed: LruCache[_Key, str] = LruCache(_CACHED_BYTES)
+_unpacked: LruCache[bytes, Objects | None] = LruCache(_CACHED_BYTES)
+_readable: LruCache[bytes, bool] = LruCache(_NAMED)
 
 
 def _key(job: JobRecord, config: ManifestConfig) -> _Key:
