@@ -16,9 +16,9 @@ from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
 from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory, News
+from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
@@ -41,9 +41,9 @@ class Operator:
         self._credentials = credentials
         self._settings = settings
         self._inventory = Inventory()
-        self._sights = Sights(self._inventory, report.FIELDS)
+        self._observer = Observer(self._inventory, report.FIELDS)
         self._relister = Relister(
-            client, self._inventory, self._sights, settings.namespaces, self._enqueue
+            client, self._inventory, self._observer, settings.namespaces, self._enqueue
         )
         self._reconciler = Reconciler(
             client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
@@ -135,12 +135,14 @@ class Operator:
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"
-        job, news = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
+        job, change = (
+            self._observer.gone(kind, body) if deleted else self._observer.seen(kind, body)
+        )
         if kind is Kind.DistTrainJob:
-            if news is not News.NOTHING:
+            if change is not Change.NOTHING:
                 self._workers.add_changed(job)
             return
-        wait = news.debounce(self._inventory.at(job).job)
+        wait = change.debounce(self._inventory.at(job).job)
         if wait is not None:
             self._workers.add(job, wait)
 

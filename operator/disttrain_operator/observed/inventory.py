@@ -1,4 +1,4 @@
-"""Everything that was seen of all jobs, by job, and what is new by a sight.
+"""Everything that was seen of all jobs, by job, and what an observation changes.
 
 Pure; not for several threads.
 """
@@ -22,8 +22,8 @@ _NUMBERS: Final = frozenset({"ready", "remaining"})
 _BEGINNING: Final = frozenset({"ready", "phase", "waiting", "detail", "unschedulable"})
 
 
-class News(Enum):
-    """How much is new."""
+class Change(Enum):
+    """How much an observation changes."""
 
     NOTHING = "nothing"
     """But perhaps the version."""
@@ -34,27 +34,27 @@ class News(Enum):
 
     def debounce(self, job: JobRecord | None) -> timedelta | None:
         """The wait before a look; None for no need. `job` is None where only leftovers are."""
-        if job is None or self is News.NOTHING:
+        if job is None or self is Change.NOTHING:
             return None
         # Of a job that has ended only the numbers change, as its pods go one by one.
-        return _DEBOUNCE[News.NUMBERS if job.outcome is not None else self]
+        return _DEBOUNCE[Change.NUMBERS if job.outcome is not None else self]
 
 
-_DEBOUNCE: Final = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
+_DEBOUNCE: Final = {Change.DECISIVE: timedelta(seconds=1), Change.NUMBERS: timedelta(seconds=3)}
 """Events of a job's objects come in bursts; one look, and one status, answers them all."""
 
 
-def compare(old: Record | None, new: Record) -> News:
-    """What is new; `old` is None for an object that was not known."""
+def compare(old: Record | None, new: Record) -> Change:
+    """What changed; `old` is None for an object that was not known."""
     if isinstance(new, PodRecord) and _begins(new) and (old is None or old.uid != new.uid):
-        return News.NUMBERS
+        return Change.NUMBERS
     if old is None:
-        return News.DECISIVE
+        return Change.DECISIVE
     changed = {name for name in new.__slots__ if getattr(old, name) != getattr(new, name)}
     changed.discard("version")
     if not changed:
-        return News.NOTHING
-    return News.NUMBERS if _only_numbers(changed, new) else News.DECISIVE
+        return Change.NOTHING
+    return Change.NUMBERS if _only_numbers(changed, new) else Change.DECISIVE
 
 
 def _only_numbers(changed: set[str], new: Record) -> bool:
@@ -130,7 +130,7 @@ class Observed:
 
 
 class Inventory:
-    """Records by job. An older sight of an object never replaces a newer one.
+    """Records by job. An older observation of an object never replaces a newer one.
 
     Versions are compared as numbers, which Kubernetes allows for objects of one kind.
     """
@@ -149,12 +149,12 @@ class Inventory:
         """What was seen at a place; not to be changed."""
         return self._places.get(key) or Observed()
 
-    def put(self, record: Record) -> News:
-        """Keep a sight of an object; returns what is new of it."""
+    def put(self, record: Record) -> Change:
+        """Keep an observation of an object; returns what changed."""
         place = self._places.setdefault(record.job, Observed())
         old = place.find(record.kind, record.name)
         if _is_newer(old, record):
-            return News.NOTHING
+            return Change.NOTHING
         if isinstance(old, PodRecord) and isinstance(record, PodRecord):
             record = _remembering(old, record)
         place.keep(record)
@@ -183,7 +183,7 @@ class Inventory:
         return {record.uid: record.version for each in places for record in each.of_kind(kind)}
 
     def forget_versions(self, kind: Kind) -> None:
-        """Take the next sight of every object of a kind, whatever its version."""
+        """Take the next observation of every object of a kind, whatever its version."""
         for place in self._places.values():
             for record in place.of_kind(kind):
                 place.keep(replace(record, version=0))
@@ -198,12 +198,12 @@ class Inventory:
 
 
 def _is_newer(old: Record | None, new: Record) -> bool:
-    """Whether a sight of the same object is newer than another one that comes after it."""
+    """Whether an observation of an object is newer than another one that comes after it."""
     return old is not None and old.uid == new.uid and old.version > new.version
 
 
 def _remembering(old: PodRecord | None, new: PodRecord) -> PodRecord:
-    """The new sight of a pod, which tells its last death alone, with the deaths before that."""
+    """The new observation of a pod, which has its last death alone, with those before it."""
     if old is None or old.uid != new.uid or old.death is None:
         return new
     earlier = old.earlier if old.death == new.death else (*old.earlier, old.death)

@@ -33,7 +33,7 @@ STARTED = "disttrain.dev/started"
 """Annotation of a coordinator's Job that was made anew: when the first one started."""
 
 LONG_AGO = datetime.fromtimestamp(0, UTC)
-"""Stands for a time that is not told: the same at every sight, so that none is news."""
+"""Stands for a time that is not told: the same each time, so that none is a change."""
 
 
 def _kept(value: object) -> str:
@@ -264,7 +264,7 @@ def _death(
             exit_code=-1,
             reason=str(status.get("reason", "")),
             message=text(status.get("message")),
-            # The same at every sight of it, so that it is told once.
+            # The same each time, so that it is told once.
             time=times.parse(status.get("startTime")) or LONG_AGO,
             reasons=reasons,
         )

@@ -50,10 +50,10 @@ def of(
 
     Their names follow from job, generation and reason, so that a repetition is found and counted.
     """
-    found = _news(job, status)
+    found = _begun_or_resumed(job, status)
     if warnings and not job.status:
         found.append(EventText("ManifestWarning", "; ".join(warnings), good=False))
-    return [_event(job, news, now) for news in found]
+    return [_event(job, text, now) for text in found]
 
 
 def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def deleted(job: JobRecord) -> EventText:
     return EventText("JobDeleted", message)
 
 
-def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
+def _begun_or_resumed(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
     before, after = conditions.by_type(job.status), conditions.by_type(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
     suspended = before.get(ConditionType.SUSPENDED)
@@ -156,8 +156,8 @@ def _begun(condition: Condition) -> EventText:
     return EventText(reason, condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: EventText, now: datetime, *, identity: str = "") -> dict[str, Any]:
-    identity = identity or f"{job.uid}/{job.generation}/{news.reason}"
+def _event(job: JobRecord, text: EventText, now: datetime, *, identity: str = "") -> dict[str, Any]:
+    identity = identity or f"{job.uid}/{job.generation}/{text.reason}"
     name = f"{job.key.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     return {
         **Kind.Event.header,
@@ -168,9 +168,9 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, identity: str = ""
             "name": job.key.name,
             "uid": job.uid,
         },
-        "reason": news.reason,
-        "message": news.message[-_LONGEST_NOTE:],
-        "type": "Normal" if news.good else "Warning",
+        "reason": text.reason,
+        "message": text.message[-_LONGEST_NOTE:],
+        "type": "Normal" if text.good else "Warning",
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,
         "reportingInstance": _COMPONENT,

@@ -68,7 +68,7 @@ class Operator(OperatorInMemory):
             self.told.setdefault(uid, []).append(event)
 
     def tell_again(self, chance: random.Random) -> None:
-        """Take in old sights, as a list that was read slowly brings them after a watch."""
+        """Take in old observations, as a list that was read slowly brings them after a watch."""
         known = {uid for kind in KINDS for uid in self.inventory.versions(kind)}
         for uid in chance.sample(
             sorted(known & set(self.told)), min(2, len(known & set(self.told)))

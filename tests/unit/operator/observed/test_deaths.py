@@ -16,7 +16,7 @@ SECOND = replace(FIRST, exit_code=7, time=NOW + timedelta(seconds=1))
 
 
 def sights(*seen: PodRecord) -> PodRecord:
-    """What is kept of a pod after some sights of it."""
+    """What is kept of a pod after some observations of it."""
     inventory = Inventory()
     for version, each in enumerate(seen, start=1):
         inventory.put(replace(each, version=version))

@@ -7,7 +7,7 @@ import pytest
 from builders.operator_jobs import KEY, NOW, child, job, pod
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory, News
+from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)
@@ -64,8 +64,8 @@ def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> Non
 def test_an_older_sight_never_replaces_a_newer_one(older: Any, newer: Any) -> None:
     inventory = Inventory()
     inventory.put(older)
-    assert inventory.put(newer) is not News.NOTHING
+    assert inventory.put(newer) is not Change.NOTHING
 
-    assert inventory.put(older) is News.NOTHING
+    assert inventory.put(older) is Change.NOTHING
 
     assert inventory.at(KEY).of_kind(newer.kind) == [newer]

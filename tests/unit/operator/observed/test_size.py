@@ -9,7 +9,7 @@ from builders.fake_cluster import World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile import report
 
 JOBS = 20
@@ -24,9 +24,9 @@ def lines(world: World) -> list[Line]:
 
 
 def see(inventory: Inventory, told: list[Line]) -> None:
-    sights = Sights(inventory, report.FIELDS)
+    observer = Observer(inventory, report.FIELDS)
     for kind, line in told:
-        sights.seen(kind, json.loads(line))
+        observer.seen(kind, json.loads(line))
 
 
 def reconcile(world: World) -> None:
