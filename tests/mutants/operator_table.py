@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
-        old="    steps += _ask_why(basis, outcome)\n",
+        old="    steps += _read_events(basis, outcome)\n",
         new="",
         tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
     ),

@@ -114,7 +114,7 @@ class Actor:
             actions.Rescale: self._rescale,
             actions.RestartAll: self._restart_all,
             actions.RemovePod: self._remove_pod,
-            actions.AskWhy: self._ask_why,
+            actions.ReadEvents: self._read_events,
             actions.DeleteJob: self._delete,
         }
         return calls[type(action)](job, action)
@@ -282,7 +282,7 @@ class Actor:
             # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
-    async def _ask_why(self, job: JobRecord, action: actions.AskWhy) -> None:
+    async def _read_events(self, job: JobRecord, action: actions.ReadEvents) -> None:
         for uid in action.uids:
             about = f"involvedObject.uid={uid},reason={missing_pods.REASON}"
             query = Query(kind=Kind.Event, namespace=job.key.namespace, fields=about)

@@ -91,7 +91,7 @@ class RemovePod:
 
 
 @dataclass(frozen=True, slots=True)
-class AskWhy:
+class ReadEvents:
     """Read the Events of workloads that have too few pods."""
 
     uids: tuple[str, ...]
@@ -111,7 +111,7 @@ Action = (
     | Rescale
     | RestartAll
     | RemovePod
-    | AskWhy
+    | ReadEvents
     | DeleteJob
 )
 

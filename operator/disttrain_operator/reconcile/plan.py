@@ -74,7 +74,7 @@ def _planned(basis: _Basis) -> actions.Plan:
     stage = stages.decide(job, spec, observed, outcome)
     problems = _problems(basis, outcome)
     steps = [*_count(basis, outcome, counted), *_remove_lost(basis)]
-    steps += _ask_why(basis, outcome)
+    steps += _read_events(basis, outcome)
     wished = _change(basis, stage, problems)
     changes, beyond = workloads.allowed_by_now(wished, observed, basis.config)
     if beyond is not None:
@@ -173,12 +173,12 @@ def _lost_pods(basis: _Basis) -> list[tuple[PodRecord, datetime]]:
     return found
 
 
-def _ask_why(basis: _Basis, outcome: Outcome | None) -> list[actions.Action]:
+def _read_events(basis: _Basis, outcome: Outcome | None) -> list[actions.Action]:
     if outcome is not None:
         return []
     own, known = basis.observed.children_of(basis.job), basis.knowledge.lacks
     uids = missing_pods.unexplained(own, known, basis.now)
-    return [actions.AskWhy(uids)] if uids else []
+    return [actions.ReadEvents(uids)] if uids else []
 
 
 def _lateness(pod: PodRecord, now: datetime) -> str:
