@@ -119,7 +119,7 @@ class Operator:
         if not self._scope.is_held():
             message = "the Lease could not be renewed: another operator may look after this job now"
             raise NotHeld(message)
-        return await self._reconciler.reconcile(key, num_failures, crowded=crowded)
+        return await self._reconciler.look(key, num_failures, crowded=crowded)
 
     def _enqueue_all_in(self, namespace: str) -> None:
         for key in self._inventory.places():

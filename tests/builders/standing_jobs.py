@@ -94,7 +94,7 @@ def _one_job(*, ended: bool) -> dict[tuple[Kind, str, str], dict[str, Any]]:
 def _look(world: World) -> None:
     operator = OperatorInMemory(world, config=CONFIG)
     operator.see_everything()
-    asyncio.run(operator.reconciler.reconcile(KEY, 0))
+    asyncio.run(operator.reconciler.look(KEY, 0))
 
 
 def _template(kind: Kind, body: dict[str, Any]) -> Template:

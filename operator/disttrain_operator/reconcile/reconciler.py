@@ -65,9 +65,7 @@ class Reconciler:
         self._clock = clock
         self._known: dict[JobKey, Knowledge] = {}
 
-    async def reconcile(
-        self, key: JobKey, num_failures: int, *, crowded: bool = False
-    ) -> float | None:
+    async def look(self, key: JobKey, num_failures: int, *, crowded: bool = False) -> float | None:
         """Do what is to be done; returns the seconds until the next time, None for no need.
 
         `crowded`: other jobs wait, so what can wait of this one does.

@@ -65,7 +65,7 @@ class Operator(OperatorInMemory):
 
     def reconcile(self, key: JobKey = KEY) -> None:
         self.hear()
-        asyncio.run(self.reconciler.reconcile(key, 0))
+        asyncio.run(self.reconciler.look(key, 0))
 
     def settle(self, key: JobKey = KEY) -> None:
         """Turns of controllers and operator, until nothing is to be done."""

@@ -84,7 +84,7 @@ class Operator(OperatorInMemory):
     async def reconcile(self) -> bool:
         """One look; returns whether it went well."""
         try:
-            await self.reconciler.reconcile(KEY, 0)
+            await self.reconciler.look(KEY, 0)
         except DistTrainError:
             return False
         return True
@@ -287,7 +287,7 @@ def test_what_fails_again_and_again_is_told_until_it_goes_well(world: World) -> 
         for failures in range(4):
             assert "ReconcileError" not in told()
             with pytest.raises(Forbidden):
-                await operator.reconciler.reconcile(KEY, failures)
+                await operator.reconciler.look(KEY, failures)
         assert told()["ReconcileError"] == "services is forbidden"
         forbids.clear()
         await settle(world, operator)
@@ -375,7 +375,7 @@ def test_a_job_whose_time_passes_while_its_end_is_recorded_goes_with_the_next_lo
         world.change(JOB, {"spec": {"ttlSecondsAfterFinished": 2}})
         world.finish_coordinators(COMPLETE)
         operator.hear()
-        seconds = await operator.reconciler.reconcile(KEY, 0)
+        seconds = await operator.reconciler.look(KEY, 0)
         assert world.objects[JOB]["status"]["phase"] == "Complete"
         await operator.reconcile()
         return seconds

@@ -69,7 +69,7 @@ class Operator(OperatorInMemory):
         """Look at what is due."""
         while (key := self.queue.take(self.now())) is not None:
             try:
-                seconds = await self.reconciler.reconcile(key, self.queue.failures(key))
+                seconds = await self.reconciler.look(key, self.queue.failures(key))
             except DistTrainError:
                 self.queue.failed(key, self.now())
                 continue

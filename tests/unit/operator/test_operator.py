@@ -50,7 +50,7 @@ def test_only_who_holds_the_lease_looks_at_jobs(monkeypatch: pytest.MonkeyPatch)
         assert (num_failures, crowded) == (0, False)
         looked.append(at)
 
-    monkeypatch.setattr(Reconciler, "reconcile", reconcile)
+    monkeypatch.setattr(Reconciler, "look", reconcile)
 
     async def scenario() -> None:
         operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())

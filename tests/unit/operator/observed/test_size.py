@@ -34,7 +34,7 @@ def reconcile(world: World) -> None:
     operator = OperatorInMemory(world)
     operator.see_everything()
     for key in operator.inventory.places():
-        asyncio.run(operator.reconciler.reconcile(key, 0))
+        asyncio.run(operator.reconciler.look(key, 0))
 
 
 def running_jobs() -> list[Line]:

@@ -30,7 +30,7 @@ class Operator(OperatorInMemory):
         world.run_controllers()
 
     def reconcile(self, num_failures: int = 0) -> None:
-        asyncio.run(self.reconciler.reconcile(self.key, num_failures))
+        asyncio.run(self.reconciler.look(self.key, num_failures))
 
 
 class Failing(FakeClient):
@@ -108,7 +108,7 @@ def test_of_a_job_whose_end_somebody_overwrote_nothing_is_made_again() -> None:
 
     restarted = OperatorInMemory(world)
     restarted.see_everything()
-    asyncio.run(restarted.reconciler.reconcile(operator.key, 0))
+    asyncio.run(restarted.reconciler.look(operator.key, 0))
 
     assert world.created == before
     told = world.find((Kind.DistTrainJob, *operator.key))["status"]
@@ -148,14 +148,14 @@ def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
     operator = Operator(world, client)
     operator.hear()
     client.meets = True
-    assert asyncio.run(operator.reconciler.reconcile(operator.key, 0)) == 0, "no watch tells of it"
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) == 0, "no watch tells of it"
 
     client.meets = False
     operator.reconcile()
 
     assert world.find((Kind.Job, operator.key.namespace, "digits-coordinator"))["spec"]["suspend"]
     operator.hear()
-    assert asyncio.run(operator.reconciler.reconcile(operator.key, 0)) is None
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) is None
 
 
 def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
@@ -176,7 +176,7 @@ def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
     assert "CannotStart" not in conditions(operator)
 
     world.now += timedelta(seconds=10)
-    assert asyncio.run(operator.reconciler.reconcile(operator.key, 0)) is not None
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) is not None
     told = conditions(operator)["CannotStart"]
     assert (told["reason"], told["message"][-16:]) == ("FailedCreate", "exceeded quota 0")
 
@@ -199,7 +199,7 @@ def test_a_job_among_many_has_its_objects_before_a_status() -> None:
     key = JobKey(operator.key.namespace, "second")
 
     def reconcile() -> float | None:
-        return asyncio.run(operator.reconciler.reconcile(key, 0, crowded=True))
+        return asyncio.run(operator.reconciler.look(key, 0, crowded=True))
 
     assert 0 < (reconcile() or 0) <= 10
     assert (Kind.ReplicaSet, key.namespace, "second-replica") in world.objects

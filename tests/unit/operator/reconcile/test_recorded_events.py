@@ -37,7 +37,7 @@ class Operator(OperatorInMemory):
         """Hear of all that happened, look, and let the cluster follow."""
         self.world.now += timedelta(seconds=seconds)
         self.hear()
-        asyncio.run(self.reconciler.reconcile(KEY, 0))
+        asyncio.run(self.reconciler.look(KEY, 0))
         self.world.run_controllers()
 
     def told(self, reason: str) -> list[tuple[str, int]]:
