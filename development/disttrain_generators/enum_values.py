@@ -5,11 +5,11 @@ import inspect
 from enum import StrEnum
 from itertools import pairwise
 
-from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import AccessMode, WhenDeleted
 from disttrain.job.failure_policy import FailureAction
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Durability, Transport
+from disttrain.job.spec import Audit
 
 ENUMS: tuple[type[StrEnum], ...] = (
     AccessMode,

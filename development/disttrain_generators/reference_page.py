@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain.job import cluster_field, rules
+from disttrain.job import rules, section
 from disttrain.job.fields import job_schema
 from disttrain_generators import enum_values
 from disttrain_generators.enum_values import ENUMS
@@ -127,7 +127,7 @@ def _meaning(field: Schema, types: _Types) -> str:
     text = field.get("description") or target["description"]
     enum = next((enum for enum in ENUMS if enum.__name__ == target.get("title")), None)
     values = enum_values.meanings(enum) if enum else {}
-    place = ["*Kubernetes only.*"] if cluster_field.is_marked(field) else []
+    place = ["*Kubernetes only.*"] if section.is_marked(field) else []
     meanings = (f"`{value}`: {says}" for value, says in values.items())
     return " ".join([_one_line(text), *meanings, *place])
 

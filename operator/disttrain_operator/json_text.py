@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from disttrain.job import limits
+from disttrain.job import document
 
 LARGEST_SPEC_BYTES: Final = 64 * 1024
 """Of a job's spec as JSON; what it holds takes up to 35 times as much memory once it is read."""
@@ -101,5 +101,5 @@ def _instead(key: bytes, num_bytes: int, levels: int) -> bytes:
     if num_bytes > _LIMITS[key]:
         return b'"must be at most %d bytes as JSON, got %d"' % (_LIMITS[key], num_bytes)
     if levels > _DEEPEST:
-        return b'"%s"' % limits.TOO_DEEP.encode()
+        return b'"%s"' % document.TOO_DEEP.encode()
     return b""

@@ -10,17 +10,15 @@ from datetime import timedelta
 from typing import Any
 
 from disttrain_operator import keys
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
 from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
@@ -43,20 +41,20 @@ class Operator:
         self._credentials = credentials
         self._settings = settings
         self._inventory = Inventory()
-        self._sights = Sights(self._inventory, report.FIELDS)
+        self._observer = Observer(self._inventory, report.FIELDS)
         self._relister = Relister(
-            client, self._inventory, self._sights, settings.namespaces, self._look_at
+            client, self._inventory, self._observer, settings.namespaces, self._enqueue
         )
         self._reconciler = Reconciler(
             client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
         )
-        self._workers = Workers(self._look)
+        self._workers = Workers(self._reconcile)
         holder = Holder(
             identity=settings.identity,
             namespaces=settings.namespaces,
             manager=settings.manifests.manager,
         )
-        self._scope = Scope(client, holder, self._look_at_all_in, time.monotonic)
+        self._scope = Scope(client, holder, self._enqueue_all_in, time.monotonic)
         self._follower = Follower(client, self._relister, self._on_event)
         self._ready = asyncio.Event()
 
@@ -115,7 +113,7 @@ class Operator:
         for task in finished:
             task.result()
 
-    async def _look(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
+    async def _reconcile(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
         if self._scope.is_left_to_others(key.namespace):
             return None
         if not self._scope.is_held():
@@ -123,26 +121,28 @@ class Operator:
             raise NotHeld(message)
         return await self._reconciler.look(key, num_failures, crowded=crowded)
 
-    def _look_at_all_in(self, namespace: str) -> None:
+    def _enqueue_all_in(self, namespace: str) -> None:
         for key in self._inventory.places():
             if key.namespace == namespace:
                 self._workers.add(key)
 
-    def _look_at(self, key: JobKey) -> None:
+    def _enqueue(self, key: JobKey) -> None:
         if key == key.common:
             # What jobs share concerns all of the namespace.
-            self._look_at_all_in(key.namespace)
+            self._enqueue_all_in(key.namespace)
         else:
             self._workers.add(key)
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"
-        job, news = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
+        job, change = (
+            self._observer.gone(kind, body) if deleted else self._observer.seen(kind, body)
+        )
         if kind is Kind.DistTrainJob:
-            if news is not News.NOTHING:
+            if change is not Change.NOTHING:
                 self._workers.add_changed(job)
             return
-        wait = news.wait_for(self._inventory.at(job).job)
+        wait = change.debounce(self._inventory.at(job).job)
         if wait is not None:
             self._workers.add(job, wait)
 

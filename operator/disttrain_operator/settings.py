@@ -1,17 +1,20 @@
-"""The operator's settings, from the environment. Credentials and the log look there too."""
+"""The operator's settings, from the environment, where credentials look too."""
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from disttrain.job.checkpoint import WhenDeleted
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain_operator import json_text
-from disttrain_operator.environment import one_of
 from disttrain_operator.errors import InvalidSettings
 from disttrain_operator.manifests import template
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodSecurity
+from disttrain_operator.telemetry import logs
+
+Word = TypeVar("Word", bound=str)
 
 _MANAGER = re.compile("(?=.{3,63}$)[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -24,6 +27,8 @@ class Settings:
     """Where jobs are looked after; empty: in all namespaces."""
     metrics_port: int = 8080
     """Of /metrics, /healthz and /readyz; 0: any free one."""
+    log_level: str = "INFO"
+    log_format: str = "text"
     identity: str = field(default_factory=lambda: f"process on {socket.gethostname()}")
     """Who holds the Lease of the namespaces: the pod, or whatever runs on this machine."""
     manifests: ManifestConfig = field(default_factory=ManifestConfig)
@@ -35,6 +40,8 @@ def read(environ: Mapping[str, str]) -> Settings:
     return Settings(
         namespaces=_list(environ, "DISTTRAIN_NAMESPACES"),
         metrics_port=_port(environ, "DISTTRAIN_METRICS_PORT", 8080),
+        log_level=_one_of(environ, "DISTTRAIN_LOG_LEVEL", logs.LEVELS, "INFO"),
+        log_format=_one_of(environ, "DISTTRAIN_LOG_FORMAT", logs.FORMATS, "text"),
         manifests=_manifests(environ),
         **_identity(environ),
     )
@@ -60,7 +67,7 @@ def _manifests(environ: Mapping[str, str]) -> ManifestConfig:
         image_pull_policy=environ.get("DISTTRAIN_IMAGE_PULL_POLICY") or None,
         image_pull_secrets=_list(environ, "DISTTRAIN_IMAGE_PULL_SECRETS"),
         default_volume=_volume(environ),
-        pod_security=one_of(environ, "DISTTRAIN_POD_SECURITY", PodSecurity, default.pod_security),
+        pod_security=_one_of(environ, "DISTTRAIN_POD_SECURITY", PodSecurity, default.pod_security),
         pod_security_context=_json(environ, "DISTTRAIN_POD_SECURITY_CONTEXT", dict)
         or default.pod_security_context,
         pod_defaults=_pod_defaults(environ) or default.pod_defaults,
@@ -80,7 +87,7 @@ def _volume(environ: Mapping[str, str]) -> DefaultVolume | None:
         size=size,
         storage_class=environ.get("DISTTRAIN_CHECKPOINT_STORAGE_CLASS") or None,
         access_modes=_list(environ, "DISTTRAIN_CHECKPOINT_ACCESS_MODES") or default.access_modes,
-        when_deleted=one_of(
+        when_deleted=_one_of(
             environ, "DISTTRAIN_CHECKPOINT_WHEN_DELETED", WhenDeleted, default.when_deleted
         ),
     )
@@ -121,8 +128,18 @@ def _port(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _switch(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
-    return one_of(environ, name, ("true", "false"), str(default).lower()) == "true"
+    return _one_of(environ, name, ("true", "false"), str(default).lower()) == "true"
 
 
 def _list(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
+
+
+def _one_of(environ: Mapping[str, str], name: str, allowed: Iterable[Word], default: Word) -> Word:
+    """One of these words; an empty text is the default. Raises InvalidSettings."""
+    known = {str(word): word for word in allowed}
+    text = environ.get(name) or str(default)
+    if text not in known:
+        message = f"{name}: must be one of {', '.join(known)}, got {text!r}"
+        raise InvalidSettings(message)
+    return known[text]

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from disttrain_operator.cluster import streams
+from disttrain_operator.cluster import answers
 from disttrain_operator.cluster.client import cut_what_is_left
 from disttrain_operator.cluster.credentials import Credentials, of_kubeconfig
 
@@ -61,7 +61,7 @@ class ApiServer:
         """Events of a collection after a version, for ever."""
         separator = "&" if "?" in path else "?"
         query = f"{separator}watch=1&resourceVersion={version}&timeoutSeconds=86400"
-        lines = streams.Lines()
+        lines = answers.Lines()
         async with self._request("GET", f"{path}{query}", None, accept=accept) as response:
             try:
                 async for piece in response.content.iter_any():

@@ -15,10 +15,9 @@ from typing import Any
 
 from builders import api_rules
 from builders.api_rules import Owned
-from disttrain_operator.cluster.client import Client, Page
+from disttrain_operator.cluster.answers import Event, EventType
+from disttrain_operator.cluster.client import Client, Page, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.streams import Event, EventType
 from disttrain_operator.errors import Conflict, NotFound, Unavailable
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.watched import KINDS

@@ -19,8 +19,7 @@ from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.strategies.downpour import Asynchronous
-from disttrain.job.evaluation import Evaluation
-from disttrain.job.stop import Stop
+from disttrain.job.stop import Evaluation, Stop
 from disttrain.transport.header import Role
 
 BASE = Settings(

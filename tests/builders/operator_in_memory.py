@@ -10,7 +10,7 @@ from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.watched import KINDS, Sight, Sights
+from disttrain_operator.observed.watched import KINDS, Observation, Observer
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
@@ -30,9 +30,9 @@ class OperatorInMemory:
         self.world = world
         self.client = client or FakeClient(world)
         self.inventory = Inventory()
-        self.sights = Sights(self.inventory, report.FIELDS)
+        self.observer = Observer(self.inventory, report.FIELDS)
         # Whoever drives it looks at its jobs anyway.
-        self.relister = Relister(self.client, self.inventory, self.sights, (), lambda _: None)
+        self.relister = Relister(self.client, self.inventory, self.observer, (), lambda _: None)
         self.reconciler = Reconciler(
             self.client,
             self.inventory,
@@ -49,18 +49,18 @@ class OperatorInMemory:
         self._heard = len(self.world.events)
         return told
 
-    def take(self, event: WatchEvent) -> Sight:
+    def take(self, event: WatchEvent) -> Observation:
         kind, how, body = event
-        return (self.sights.gone if how == "DELETED" else self.sights.seen)(kind, body)
+        return (self.observer.gone if how == "DELETED" else self.observer.seen)(kind, body)
 
-    def hear(self) -> list[tuple[Kind, Sight]]:
+    def hear(self) -> list[tuple[Kind, Observation]]:
         """Take in all that happened."""
         return [(event[0], self.take(event)) for event in self.news()]
 
     def see_everything(self) -> None:
         """Take in all that is there, as a first list brings it."""
         for kind, body in everything(self.world):
-            self.sights.seen(kind, body)
+            self.observer.seen(kind, body)
 
 
 def everything(world: World) -> Iterator[tuple[Kind, dict[str, Any]]]:

@@ -12,8 +12,7 @@ from typing import Any, Final
 import pytest
 
 from disttrain.errors import DistTrainError
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, NotFound, Refused
 from disttrain_operator.kinds import Kind
 

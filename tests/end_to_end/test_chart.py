@@ -238,7 +238,8 @@ def test_the_chart_chooses_the_operators_log(
     given: dict[str, Any] = {}
     monkeypatch.setattr(logging, "basicConfig", lambda **found: given.update(found))
 
-    logs.configure(container_of(values))
+    found = settings.read(container_of(values))
+    logs.configure(found.log_level, found.log_format)
 
     (handler,) = given["handlers"]
     assert given["level"] == values.get("logLevel", "INFO")

@@ -14,10 +14,9 @@ import pytest
 from aiohttp import web
 
 from disttrain_operator.cluster import client as client_module
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.answers import Event
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.streams import Event
 from disttrain_operator.errors import Conflict, Gone, Unavailable
 from disttrain_operator.kinds import Kind
 

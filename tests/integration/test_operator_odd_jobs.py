@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
 from disttrain_operator.handlers import watching
 from disttrain_operator.kinds import Kind
 

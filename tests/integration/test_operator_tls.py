@@ -14,9 +14,8 @@ import pytest
 
 from builders import tls
 from disttrain_operator.cluster import client as client_module
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.client import Client, Query, Request
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query, Request
 from disttrain_operator.kinds import Kind
 
 QUERY = Query(kind=Kind.Service, namespace="here")

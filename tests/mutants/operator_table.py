@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
-        old="    steps += _ask_why(look, outcome)\n",
+        old="    steps += _read_events(basis, outcome)\n",
         new="",
         tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
     ),
@@ -131,7 +131,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="workers of the operator that are always alive",
         file=f"{_O}/reconcile/worker.py",
-        old="return self._now() - self._last_turn < within.total_seconds()",
+        old="return self._now() - self._last_iteration < within.total_seconds()",
         new="return True",
         tests=(f"{_OPERATOR}/reconcile/test_worker.py",),
     ),
@@ -242,7 +242,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a pod of a node that was lost, taken for one that was evicted",
-        file=f"{_O}/observed/pods.py",
+        file=f"{_O}/observed/parsing.py",
         old='_BY_TAINT = "DeletionByTaintManager"',
         new='_BY_TAINT = ""',
         tests=(f"{_OPERATOR}/observed/test_deaths.py",),
@@ -270,14 +270,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an account by the old name of its field",
-        file=f"{_O}/manifests/identity.py",
+        file=f"{_O}/manifests/access.py",
         old='for name in ("serviceAccountName", "serviceAccount") if',
         new='for name in ("serviceAccountName",) if',
         tests=(f"{_OPERATOR}/reconcile/test_templates.py",),
     ),
     Mutant(
         name="a coordinator with anybody's account",
-        file=f"{_O}/manifests/identity.py",
+        file=f"{_O}/manifests/access.py",
         old="names = [name for name in names if name != own]",
         new="names = []",
         tests=(f"{_OPERATOR}/reconcile/test_templates.py",),
@@ -292,20 +292,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a suspended job whose time runs",
         file=f"{_O}/reconcile/plan.py",
-        old="    if look.spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
-        new="    if False:\n        return deadlines.Since(started=None, waits=None)",
+        old="    if basis.wanted.spec.suspend:\n",
+        new="    if False:\n",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),
     Mutant(
         name="a pod that is over and is removed by force",
-        file=f"{_O}/policies/lost_pods.py",
+        file=f"{_O}/reconcile/plan.py",
         old="if pod.over or pod.gone_at is None:",
         new="if pod.gone_at is None:",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),
     Mutant(
         name="a container that may write beside its programs",
-        file=f"{_O}/manifests/container.py",
+        file=f"{_O}/manifests/pod.py",
         old='            "readOnlyRootFilesystem": True,\n',
         new="",
         tests=(f"{_OPERATOR}/manifests/test_children.py",),

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,16 +13,19 @@ import aiohttp
 
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
 from disttrain_operator import json_text
-from disttrain_operator.cluster import answers, streams
+from disttrain_operator.cluster import answers
+from disttrain_operator.cluster.answers import Event, Lines
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
-from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
 from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
 from disttrain_operator.telemetry import metrics
 
 Object = dict[str, Any]
+
+JSON = "application/json"
+WATCH = "WATCH"
+"""The verb of a GET that does not end; told apart in metrics."""
 
 _USUAL = aiohttp.ClientTimeout(total=20)
 """Seconds for one request. The API server answers within a second or is in trouble."""
@@ -55,6 +58,46 @@ _OURS = {"fieldManager": OPERATOR_FIELD_MANAGER}
 
 _LARGEST_PAGE_BYTES = 2 * 2**20
 """Of a chunk of a list: what it holds takes up to 35 times as much memory once it is read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """Objects of one kind."""
+
+    kind: Kind
+    namespace: str | None = None
+    """None: in all namespaces."""
+    labels: str = ""
+    """A label selector."""
+    fields: str = ""
+    """A field selector."""
+    metadata_only: bool = False
+    """Whether nothing but the metadata matters."""
+
+    @property
+    def path(self) -> str:
+        return self.kind.value.path(self.namespace)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in selectors.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the API server."""
+
+    verb: str
+    path: str
+    parameters: Mapping[str, str]
+    accept: str = JSON
+    content: str = JSON
+    """Type of the body."""
+    body: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
 
 
 class _TooLarge(Exception):
@@ -179,7 +222,7 @@ class Client:
             lines = Lines()
             async for piece in response.content.iter_any():
                 for line in lines.add(piece):
-                    yield streams.event(line)
+                    yield answers.event(line)
                 if len(piece) < _BACKLOG_BYTES:
                     # Events that come one by one are read together then.
                     await asyncio.sleep(_GATHERED_SECONDS)

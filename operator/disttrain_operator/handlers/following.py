@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from disttrain.errors import DistTrainError
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.streams import EventType
+from disttrain_operator.cluster.answers import EventType
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Gone
 from disttrain_operator.kinds import SHARED, Kind
 from disttrain_operator.reconcile.relist import Relister

@@ -14,8 +14,8 @@ import aiohttp
 import kopf
 
 from disttrain_operator import json_text
+from disttrain_operator.cluster.answers import Lines
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.streams import Lines
 from disttrain_operator.handlers.following import BACKOFFS, OnEvent
 from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind

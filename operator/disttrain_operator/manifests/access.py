@@ -1,4 +1,4 @@
-"""What the jobs of a namespace share: their account, and who may connect to their pods.
+"""Whose identity pods have, and who may connect to them.
 
 Each coordinator may patch the status of its own job, nothing else. The coordinators of a namespace
 share an account. Its binding lets them patch statuses, and an admission policy of the chart lets a
@@ -8,14 +8,20 @@ Only pods of jobs reach the ports of pods of jobs, and scrapers their metrics. O
 jobs of a namespace: between jobs their keys decide who is listened to.
 """
 
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
 from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
-from disttrain_operator import json_text
+from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.config import ManifestConfig, PodSecurity
 from disttrain_operator.manifests.context import Context, Object, shared
 
 _GROUP = "rbac.authorization.k8s.io"
+
+_SYSTEM_PRIORITIES = "system-"
+"""They evict everybody's pods."""
 
 
 def service_account(namespace: str) -> Object:
@@ -65,3 +71,42 @@ def network_policy(namespace: str, config: ManifestConfig) -> Object:
 
 def _port(number: int) -> Object:
     return {"port": number, "protocol": "TCP"}
+
+
+def violations(template: Object, role: Role, config: ManifestConfig) -> list[str]:
+    """What a pod template claims of others: an account, a node, a priority."""
+    spec = template.get("spec") or {}
+    return [*_of_account(spec, role, config), *_of_place(spec, config)]
+
+
+def _of_account(spec: Object, role: Role, config: ManifestConfig) -> Iterator[str]:
+    names = [spec[name] for name in ("serviceAccountName", "serviceAccount") if spec.get(name)]
+    if role is Role.COORDINATOR:
+        own = cluster_names.COORDINATOR_ACCOUNT
+        names = [name for name in names if name != own]
+    allowed = config.allowed_service_accounts
+    for name in names:
+        if not any(fnmatchcase(str(name), pattern) for pattern in allowed):
+            yield f"spec.serviceAccountName must be of allowedServiceAccounts, got '{name}'"
+    if role is Role.COORDINATOR or names:
+        return
+    if spec.get("automountServiceAccountToken"):
+        yield "spec.automountServiceAccountToken must be false without an account of its own"
+    if _has_projected_token(spec):
+        yield "spec.volumes must project no token without an account of its own"
+
+
+def _has_projected_token(spec: Object) -> bool:
+    volumes = untrusted.items(spec.get("volumes"))
+    projected = [untrusted.mapping(each, "projected") for each in volumes]
+    sources = [source for each in projected for source in untrusted.items(each.get("sources"))]
+    return any(source.get("serviceAccountToken") for source in sources)
+
+
+def _of_place(spec: Object, config: ManifestConfig) -> Iterator[str]:
+    if config.pod_security is PodSecurity.PRIVILEGED:
+        return
+    if spec.get("nodeName"):
+        yield "spec.nodeName must not be set: the scheduler finds a node"
+    if str(spec.get("priorityClassName") or "").startswith(_SYSTEM_PRIORITIES):
+        yield f"spec.priorityClassName must not begin with {_SYSTEM_PRIORITIES}"

@@ -1,14 +1,71 @@
-"""Everything that was seen of all jobs, by job. Pure; not for several threads."""
+"""Everything that was seen of all jobs, by job, and what an observation changes.
+
+Pure; not for several threads.
+"""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Final
 
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import ChildKey
-from disttrain_operator.observed import news
-from disttrain_operator.observed.news import News, Record
-from disttrain_operator.observed.pods import remembering
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
+
+MOST_DEATHS = 10
+"""Deaths that are kept of a pod: a status tells no more of them."""
+
+Record = JobRecord | ChildRecord | PodRecord
+
+_NUMBERS: Final = frozenset({"ready", "remaining"})
+_BEGINNING: Final = frozenset({"ready", "phase", "waiting", "detail", "unschedulable"})
+
+
+class Change(Enum):
+    """How much an observation changes."""
+
+    NOTHING = "nothing"
+    """But perhaps the version."""
+    NUMBERS = "numbers"
+    """How many pods are there and ready, or how far they have come: only the status tells it."""
+    DECISIVE = "decisive"
+    """Something may have to be done."""
+
+    def debounce(self, job: JobRecord | None) -> timedelta | None:
+        """The wait before a look; None for no need. `job` is None where only leftovers are."""
+        if job is None or self is Change.NOTHING:
+            return None
+        # Of a job that has ended only the numbers change, as its pods go one by one.
+        return _DEBOUNCE[Change.NUMBERS if job.outcome is not None else self]
+
+
+_DEBOUNCE: Final = {Change.DECISIVE: timedelta(seconds=1), Change.NUMBERS: timedelta(seconds=3)}
+"""Events of a job's objects come in bursts; one look, and one status, answers them all."""
+
+
+def compare(old: Record | None, new: Record) -> Change:
+    """What changed; `old` is None for an object that was not known."""
+    if isinstance(new, PodRecord) and _begins(new) and (old is None or old.uid != new.uid):
+        return Change.NUMBERS
+    if old is None:
+        return Change.DECISIVE
+    changed = {name for name in new.__slots__ if getattr(old, name) != getattr(new, name)}
+    changed.discard("version")
+    if not changed:
+        return Change.NOTHING
+    return Change.NUMBERS if _only_numbers(changed, new) else Change.DECISIVE
+
+
+def _only_numbers(changed: set[str], new: Record) -> bool:
+    if isinstance(new, PodRecord):
+        return changed <= _BEGINNING and _begins(new)
+    # A Job's numbers tell whether a coordinator is there, for which others wait.
+    return isinstance(new, ChildRecord) and new.kind is not Kind.Job and changed <= _NUMBERS
+
+
+def _begins(pod: PodRecord) -> bool:
+    return pod.phase in {"", "Pending", "Running"} and pod.gone_at is None and pod.death is None
 
 
 @dataclass(slots=True)
@@ -20,7 +77,7 @@ class Observed:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     common: frozenset[ChildKey] = frozenset()
     """What is there of the objects that all jobs of the namespace share."""
-    words: dict[str, Outcome] = field(default_factory=dict)
+    decided: dict[str, Outcome] = field(default_factory=dict)
     """What coordinators decided whose pods are gone, by the uid of their job."""
 
     def of_kind(self, kind: Kind) -> list[Record]:
@@ -54,14 +111,14 @@ class Observed:
         else:
             if self.job is None or self.job.uid != record.uid:
                 # A volume that is kept keeps the place through all jobs of one name.
-                self.words = {uid: said for uid, said in self.words.items() if uid == record.uid}
+                self.decided = {uid: end for uid, end in self.decided.items() if uid == record.uid}
             self.job = record
 
     def forget(self, record: Record) -> None:
         if isinstance(record, PodRecord):
             del self.pods[record.name]
             if record.outcome is not None:
-                self.words[record.owner_uid] = record.outcome
+                self.decided[record.owner_uid] = record.outcome
         elif isinstance(record, ChildRecord):
             del self.children[record.kind, record.name]
         else:
@@ -73,7 +130,7 @@ class Observed:
 
 
 class Inventory:
-    """Records by job. An older sight of an object never replaces a newer one.
+    """Records by job. An older observation of an object never replaces a newer one.
 
     Versions are compared as numbers, which Kubernetes allows for objects of one kind.
     """
@@ -92,16 +149,16 @@ class Inventory:
         """What was seen at a place; not to be changed."""
         return self._places.get(key) or Observed()
 
-    def put(self, record: Record) -> News:
-        """Keep a sight of an object; returns what is new of it."""
+    def put(self, record: Record) -> Change:
+        """Keep an observation of an object; returns what changed."""
         place = self._places.setdefault(record.job, Observed())
         old = place.find(record.kind, record.name)
         if _is_newer(old, record):
-            return News.NOTHING
+            return Change.NOTHING
         if isinstance(old, PodRecord) and isinstance(record, PodRecord):
-            record = remembering(old, record)
+            record = _remembering(old, record)
         place.keep(record)
-        return news.compare(old, record)
+        return compare(old, record)
 
     def drop(self, record: Record) -> None:
         """Forget an object that is gone, unless another is at its place already."""
@@ -126,7 +183,7 @@ class Inventory:
         return {record.uid: record.version for each in places for record in each.of_kind(kind)}
 
     def forget_versions(self, kind: Kind) -> None:
-        """Take the next sight of every object of a kind, whatever its version."""
+        """Take the next observation of every object of a kind, whatever its version."""
         for place in self._places.values():
             for record in place.of_kind(kind):
                 place.keep(replace(record, version=0))
@@ -141,5 +198,13 @@ class Inventory:
 
 
 def _is_newer(old: Record | None, new: Record) -> bool:
-    """Whether a sight of the same object is newer than another one that comes after it."""
+    """Whether an observation of an object is newer than another one that comes after it."""
     return old is not None and old.uid == new.uid and old.version > new.version
+
+
+def _remembering(old: PodRecord | None, new: PodRecord) -> PodRecord:
+    """The new observation of a pod, which has its last death alone, with those before it."""
+    if old is None or old.uid != new.uid or old.death is None:
+        return new
+    earlier = old.earlier if old.death == new.death else (*old.earlier, old.death)
+    return replace(new, earlier=earlier[-MOST_DEATHS:]) if earlier else new

@@ -20,7 +20,7 @@ def from_conditions(
 ) -> Outcome | None:
     """The outcome that a job's conditions, by their types, tell; None while it has not ended.
 
-    `otherwise` is its time if that one is spoiled: the same at every sight, or each were news.
+    `otherwise` is its time if that one is spoiled: the same each time, or each were a change.
     """
     for phase in EndPhase:
         told = conditions.get(phase.value, {})

@@ -4,15 +4,25 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from disttrain.job import cluster_labels, cluster_names, limits
+from disttrain.job import cluster_labels, cluster_names, document
+from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
 from disttrain_operator import json_text, times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import stored
 from disttrain_operator.observed import outcomes
-from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, JobRecord
+from disttrain_operator.observed.records import (
+    ChildRecord,
+    Death,
+    EndPhase,
+    JobKey,
+    JobRecord,
+    Outcome,
+    PodRecord,
+)
 from disttrain_operator.untrusted import conditions, is_true, items, mapping, number, text
 
+_BY_TAINT = "DeletionByTaintManager"
 _LOST: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
 """Taints of a node whose kubelet does not answer, or of which somebody says that it is off."""
 
@@ -23,10 +33,10 @@ STARTED = "disttrain.dev/started"
 """Annotation of a coordinator's Job that was made anew: when the first one started."""
 
 LONG_AGO = datetime.fromtimestamp(0, UTC)
-"""Stands for a time that is not told: the same at every sight, so that none is news."""
+"""Stands for a time that is not told: the same each time, so that none is a change."""
 
 
-def kept(value: object) -> str:
+def _kept(value: object) -> str:
     """The text, shared with all equal ones: a job's name and uid stand in twenty records."""
     return sys.intern(str(value))
 
@@ -37,18 +47,18 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
     annotations = mapping(metadata, "annotations")
     created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
     return JobRecord(
-        key=JobKey(kept(metadata.get("namespace")), kept(metadata.get("name"))),
-        uid=kept(metadata.get("uid")),
+        key=JobKey(_kept(metadata.get("namespace")), _kept(metadata.get("name"))),
+        uid=_kept(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         generation=number(metadata.get("generation")),
         created=created,
         deleting="deletionTimestamp" in metadata,
-        spec=kept(_spec(body.get("spec"))),
+        spec=_kept(_spec(body.get("spec"))),
         outcome=outcomes.from_conditions(conditions(status), created),
         restarts=_at_most(json_text.LARGEST_SPEC_BYTES, annotations.get(RESTARTS)),
         written=_written({name: status[name] for name in sorted(own_fields & status.keys())}),
-        phase=kept(status.get("phase", "")),
-        strategy=kept(status.get("strategy", "")),
+        phase=_kept(status.get("phase", "")),
+        strategy=_kept(status.get("strategy", "")),
         training=number(mapping(status, "training").get("samples")) > 0,
     )
 
@@ -61,7 +71,7 @@ def _spec(value: object) -> str:
         found = json_text.write(value)
     except TypeError:
         # Deeper than the writer goes.
-        return _text_of(limits.TOO_DEEP)
+        return _text_of(document.TOO_DEEP)
     if len(found) > json_text.LARGEST_SPEC_BYTES:
         limit = json_text.LARGEST_SPEC_BYTES
         return _text_of(f"must be at most {limit} bytes as JSON, got {len(found)}")
@@ -89,7 +99,7 @@ def job_key(body: dict[str, Any]) -> JobKey:
     """The job that an object was made for, by its label."""
     metadata = mapping(body, "metadata")
     labels = mapping(metadata, "labels")
-    return JobKey(kept(metadata.get("namespace")), kept(labels.get(cluster_labels.INSTANCE, "")))
+    return JobKey(_kept(metadata.get("namespace")), _kept(labels.get(cluster_labels.INSTANCE, "")))
 
 
 def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
@@ -102,27 +112,27 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
     return ChildRecord(
         kind=kind,
-        name=kept(metadata.get("name")),
+        name=_kept(metadata.get("name")),
         uid=str(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         job=job_key(body),
-        owner_uid=kept(owner.get("uid", label_uid)),
-        owned_by=kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
+        owner_uid=_kept(owner.get("uid", label_uid)),
+        owned_by=_kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
         deleting="deletionTimestamp" in metadata,
-        objects=kept(_at_most(stored.LONGEST_TEXT, annotations.get(stored.OBJECTS))),
-        templates=kept(annotations.get(stored.TEMPLATES, "")),
+        objects=_kept(_at_most(stored.LONGEST_TEXT, annotations.get(stored.OBJECTS))),
+        templates=_kept(annotations.get(stored.TEMPLATES, "")),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         **_state(kind, body),
     )
 
 
-def role(body: dict[str, Any]) -> Role | None:
+def _role(body: dict[str, Any]) -> Role | None:
     labels = mapping(body, "metadata", "labels")
     found = labels.get(cluster_labels.COMPONENT)
     return Role(found) if found in set(Role) else None
 
 
-def main_container(statuses: object) -> dict[str, Any]:
+def _main_container(statuses: object) -> dict[str, Any]:
     found = (each for each in items(statuses) if each.get("name") == cluster_names.CONTAINER)
     return next(found, {})
 
@@ -178,3 +188,92 @@ def trouble_of_node(node: dict[str, Any]) -> str:
     taints = items(mapping(node, "spec").get("taints"))
     found = sorted(_LOST.intersection(str(taint.get("key")) for taint in taints))
     return f"its node has the taint {found[0]}" if found else ""
+
+
+def pod(body: dict[str, Any]) -> PodRecord | None:
+    """A pod of a job; None for a pod without a role."""
+    role = _role(body)
+    if role is None:
+        return None
+    metadata, status = mapping(body, "metadata"), mapping(body, "status")
+    labels = mapping(metadata, "labels")
+    container = _main_container(status.get("containerStatuses"))
+    states = conditions(status)
+    created = times.parse(metadata.get("creationTimestamp"))
+    return PodRecord(
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid")),
+        version=number(metadata.get("resourceVersion")),
+        job=job_key(body),
+        owner_uid=_kept(labels.get(cluster_labels.JOB_UID, "")),
+        role=role,
+        phase=_kept(status.get("phase", "")),
+        ready=is_true(states.get("Ready")),
+        gone_at=times.parse(metadata.get("deletionTimestamp")),
+        restarts=number(container.get("restartCount")),
+        death=_death(container, status, _reasons(status, states)),
+        node=_kept(mapping(body, "spec").get("nodeName", "")),
+        created=created,
+        tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
+        disrupted=is_true(states.get(DISRUPTION)),
+        outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
+        restarting="terminated" in mapping(container, "state"),
+        **_hindrance(container, states),
+    )
+
+
+def _hindrance(container: dict[str, Any], states: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    scheduled = states.get("PodScheduled", {})
+    waiting = mapping(container, "state", "waiting")
+    return {
+        "waiting": str(waiting.get("reason", "")),
+        "detail": text(waiting.get("message") or scheduled.get("message")),
+        "unschedulable": scheduled.get("reason") == "Unschedulable",
+    }
+
+
+def _terminated(container: dict[str, Any]) -> dict[str, Any]:
+    """How the container ended last: just now, or before its last restart."""
+    now = mapping(container, "state", "terminated")
+    return now or mapping(container, "lastState", "terminated")
+
+
+def _reasons(status: dict[str, Any], states: dict[str, dict[str, Any]]) -> frozenset[str]:
+    said = [str(status.get("reason", ""))]
+    if is_true(states.get(DISRUPTION)):
+        said.append(DISRUPTION)
+    return frozenset(reason for reason in said if reason)
+
+
+def _death(
+    container: dict[str, Any], status: dict[str, Any], reasons: frozenset[str]
+) -> Death | None:
+    ended = _terminated(container)
+    code = ended.get("exitCode")
+    if isinstance(code, int) and code != 0:
+        return Death(
+            exit_code=code,
+            reason=str(ended.get("reason", "")),
+            message=text(ended.get("message")),
+            time=times.parse(ended.get("finishedAt")) or LONG_AGO,
+            reasons=reasons | {str(ended.get("reason", ""))},
+        )
+    if status.get("phase") == "Failed" and not ended:
+        # Evicted before a container ended: only the pod itself says so.
+        return Death(
+            exit_code=-1,
+            reason=str(status.get("reason", "")),
+            message=text(status.get("message")),
+            # The same each time, so that it is told once.
+            time=times.parse(status.get("startTime")) or LONG_AGO,
+            reasons=reasons,
+        )
+    return None
+
+
+def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | None:
+    ended = _terminated(container)
+    if ended.get("exitCode") != 0:
+        return None
+    finished = times.parse(ended.get("finishedAt")) or created or LONG_AGO
+    return outcomes.from_termination(ended.get("message"), finished)

@@ -51,6 +51,10 @@ class Outcome:
     message: str
     time: datetime
 
+    @classmethod
+    def failed(cls, reason: str, message: str, time: datetime) -> "Outcome":
+        return cls(phase=EndPhase.FAILED, reason=reason, message=message, time=time)
+
     @property
     def by_operator(self) -> bool:
         """Whether the operator decided, so that the coordinator may still be running."""

@@ -1,4 +1,4 @@
-"""Sights of objects, as watches and lists bring them, into the inventory. Pure."""
+"""Observations of objects, as watches and lists bring them, into the inventory. Pure."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from disttrain_operator import untrusted
 from disttrain_operator.kinds import CHILDREN, SHARED, WORKLOADS, Kind
-from disttrain_operator.observed import parsing, pods
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News, Record
+from disttrain_operator.observed import parsing
+from disttrain_operator.observed.inventory import Change, Inventory, Record
 from disttrain_operator.observed.records import JobKey
 
 LOG = logging.getLogger(__name__)
@@ -24,18 +23,18 @@ STATELESS: Final = frozenset({*SHARED, *CHILDREN}) - {*WORKLOADS, Kind.Persisten
 """Kinds of which only the metadata matter."""
 
 
-class Sight(NamedTuple):
-    """What a sight of an object means."""
+class Observation(NamedTuple):
+    """What an observation of an object means."""
 
     job: JobKey
-    news: News
+    change: Change
 
 
-NOTHING: Final = Sight(JobKey("", ""), News.NOTHING)
+NOTHING: Final = Observation(JobKey("", ""), Change.NOTHING)
 """Of an object that belongs to no job."""
 
 
-class Sights:
+class Observer:
     """Takes in what was seen."""
 
     def __init__(self, inventory: Inventory, own_fields: frozenset[str]) -> None:
@@ -52,24 +51,24 @@ class Sights:
         finally:
             self._listings.remove(gone)
 
-    def seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        """Keep an object; returns what is new by it. Raises nothing, whatever stands in it."""
+    def seen(self, kind: Kind, body: dict[str, Any]) -> Observation:
+        """Keep an object; returns what changed. Raises nothing, whatever stands in it."""
         return _apart(self._seen, kind, body)
 
-    def gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        """Forget an object; returns what is new by that. Raises nothing, either."""
+    def gone(self, kind: Kind, body: dict[str, Any]) -> Observation:
+        """Forget an object; returns what changed. Raises nothing, either."""
         return _apart(self._gone, kind, body)
 
-    def _seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
+    def _seen(self, kind: Kind, body: dict[str, Any]) -> Observation:
         record = self._record(kind, body)
-        return NOTHING if record is None else Sight(record.job, self._inventory.put(record))
+        return NOTHING if record is None else Observation(record.job, self._inventory.put(record))
 
     def _record(self, kind: Kind, body: dict[str, Any]) -> Record | None:
         if kind is Kind.DistTrainJob:
             return parsing.job(body, self._own_fields)
-        return pods.record(body) if kind is Kind.Pod else parsing.child(kind, body)
+        return parsing.pod(body) if kind is Kind.Pod else parsing.child(kind, body)
 
-    def _gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
+    def _gone(self, kind: Kind, body: dict[str, Any]) -> Observation:
         metadata = untrusted.mapping(body, "metadata")
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         for listing in self._listings:
@@ -79,13 +78,13 @@ class Sights:
         is_job = kind is Kind.DistTrainJob
         key = JobKey(str(metadata.get("namespace")), name) if is_job else parsing.job_key(body)
         dropped = self._inventory.drop_at(key, (kind, name), uid)
-        return Sight(key, News.DECISIVE if dropped else News.NOTHING)
+        return Observation(key, Change.DECISIVE if dropped else Change.NOTHING)
 
 
-_Take = Callable[[Kind, dict[str, Any]], Sight]
+_Take = Callable[[Kind, dict[str, Any]], Observation]
 
 
-def _apart(take: _Take, kind: Kind, body: dict[str, Any]) -> Sight:
+def _apart(take: _Take, kind: Kind, body: dict[str, Any]) -> Observation:
     """Take an object in; one that cannot be taken in ends no watch of all the others."""
     try:
         return take(kind, body)

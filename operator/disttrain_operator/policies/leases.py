@@ -28,7 +28,7 @@ _NAME: Final = "disttrain-operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ObservedLease:
     """A Lease as it was seen."""
 
     holder: str
@@ -47,19 +47,19 @@ def name(manager: str) -> str:
     return f"{_NAME}-{re.sub('[^a-z0-9]+', '-', manager.lower()).strip('-')}"
 
 
-def seen(before: Sight | None, body: dict[str, Any], now: float) -> Sight:
-    """A sight of a Lease, with what an earlier one tells of its age."""
+def seen(before: ObservedLease | None, body: dict[str, Any], now: float) -> ObservedLease:
+    """A Lease as it is, with what was seen of it before telling its age."""
     version = str(untrusted.mapping(body, "metadata").get("resourceVersion"))
     if before is not None and before.version == version:
         return before
     spec = untrusted.mapping(body, "spec")
     told = untrusted.number(spec.get("leaseDurationSeconds")) or LAST_SECONDS
     seconds = float(max(1, min(told, LONGEST_SECONDS)))
-    return Sight(str(spec.get("holderIdentity") or ""), version, seconds, now)
+    return ObservedLease(str(spec.get("holderIdentity") or ""), version, seconds, now)
 
 
-def is_live(sight: Sight, now: float) -> bool:
-    return sight.holder != "" and now - sight.since < sight.seconds
+def is_live(lease: ObservedLease, now: float) -> bool:
+    return lease.holder != "" and now - lease.since < lease.seconds
 
 
 def spec(holder: str, now: datetime) -> dict[str, Any]:

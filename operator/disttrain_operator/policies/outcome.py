@@ -24,8 +24,8 @@ def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
     said = [pod.outcome for pod in pods if pod.outcome is not None]
     if said:
         return said[0]
-    if job.uid in observed.words:
-        return observed.words[job.uid]
+    if job.uid in observed.decided:
+        return observed.decided[job.uid]
     ended = coordinator_job(job, observed)
     if ended is None or ended.ended is None or any(not pod.over for pod in pods):
         return None
@@ -48,17 +48,17 @@ def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
 def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
     if ended.ended is EndPhase.FAILED:
         message = f"Job {ended.name} failed: {ended.trouble or 'it does not say why'}"
-        return Outcome(phase=EndPhase.FAILED, reason="CoordinatorFailed", message=message, time=now)
+        return Outcome.failed("CoordinatorFailed", message, now)
     # A coordinator ends with code 0 for every decided end, so the code does not say which.
     message = (
         "the coordinator ended, but its pod was deleted before its last words were read; "
         "summary.json in the job's folder on the volume says how"
     )
-    return Outcome(phase=EndPhase.FAILED, reason=UNKNOWN, message=message, time=now)
+    return Outcome.failed(UNKNOWN, message, now)
 
 
-def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:
-    """The Job that has no pod and would have to wait for one; None if there is none.
+def coordinator_in_backoff(job: JobRecord, observed: Observed) -> ChildRecord | None:
+    """The Job that has no pod and whose controller backs off; None if there is none.
 
     After each pod of a Job that failed, its controller waits twice as long as before, up to ten
     minutes, and forgets that only with the Job. Whoever is suspended or drained ends as a failed

@@ -15,7 +15,7 @@ from disttrain.job.failure_policy import (
 )
 from disttrain.job.names import Role
 from disttrain_operator import untrusted
-from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
+from disttrain_operator.observed.records import Death, OperatorReason, Outcome, PodRecord
 
 _DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD_IGNORING_BUDGET)
 """Comes before the job's rules, unless one of them is about disruptions."""
@@ -64,16 +64,30 @@ class Failed:
     verdict: Verdict
 
 
+@dataclass(slots=True)
+class Tally:
+    """The failures of a role."""
+
+    total: int
+    outside: int
+    """Failures that the budget is not charged with."""
+    members: int
+    """The most members that the role had, since it failed first."""
+    known: Mapping[str, int]
+    """Failures that were counted, by the beginning of the pod's uid."""
+    seen: dict[str, int]
+    """The same for the next time: pods that are gone are left out."""
+
+    @property
+    def charged(self) -> int:
+        return self.total - self.outside
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What was counted."""
 
-    totals: Mapping[Role, int]
-    """All failures."""
-    charged: Mapping[Role, int]
-    """Those that the budget of a role is charged with."""
-    members: Mapping[Role, int]
-    """The most members that a role had, since it failed first."""
+    tallies: Mapping[Role, Tally]
     annotation: str
     """The same for the next time; empty while nothing was counted."""
     fresh: tuple[Failed, ...] = ()
@@ -87,21 +101,6 @@ class Counted:
             if failed.verdict.action is action:
                 return f"pod {failed.pod.name} failed, and {failed.verdict.because} says so"
         return ""
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What is known of a role."""
-
-    total: int
-    outside: int
-    """Failures that the budget is not charged with."""
-    members: int
-    """The most members that the role had."""
-    known: Mapping[str, int]
-    """Failures that were counted, by the beginning of the pod's uid."""
-    seen: dict[str, int]
-    """The same for the next time: pods that are gone are left out."""
 
 
 def count(
@@ -131,10 +130,7 @@ def count(
             tally.total += number
             if verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
                 tally.outside += number
-    totals = {role: tally.total for role, tally in tallies.items()}
-    charged = {role: tally.total - tally.outside for role, tally in tallies.items()}
-    most = {role: tally.members for role, tally in tallies.items()}
-    return Counted(totals, charged, most, _text(tallies), tuple(fresh))
+    return Counted(tallies, _text(tallies), tuple(fresh))
 
 
 def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | None:
@@ -145,24 +141,20 @@ def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | N
                 f"{failed.verdict.because} fails the job: pod {failed.pod.name} failed; "
                 "status.failures says more"
             )
-            return _outcome(OperatorReason.FAILED_BY_RULE, message, now)
+            return Outcome.failed(OperatorReason.FAILED_BY_RULE, message, now)
     return _exceeded(counted, policy.max_restarts, now)
 
 
 def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | None:
-    for role in Role:
-        budget = most.budget(role, counted.members[role])
-        if counted.charged[role] > budget:
+    for role, tally in counted.tallies.items():
+        budget = most.budget(role, tally.members)
+        if tally.charged > budget:
             message = (
-                f"{role}s were restarted {counted.charged[role]} times, more than "
+                f"{role}s were restarted {tally.charged} times, more than "
                 f"spec.failurePolicy.maxRestarts.{role} ({budget}); status.failures says why"
             )
-            return _outcome(OperatorReason.TOO_MANY_RESTARTS, message, now)
+            return Outcome.failed(OperatorReason.TOO_MANY_RESTARTS, message, now)
     return None
-
-
-def _outcome(reason: OperatorReason, message: str, now: datetime) -> Outcome:
-    return Outcome(phase=EndPhase.FAILED, reason=reason, message=message, time=now)
 
 
 def _failures(pod: PodRecord, verdict: Verdict) -> int:
@@ -189,7 +181,7 @@ def _new_deaths(pod: PodRecord, number: int) -> list[tuple[Death | None, int]]:
     return [(told[0], number - len(told) + 1), *((death, 1) for death in told[1:])]
 
 
-def _text(tallies: Mapping[Role, _Tally]) -> str:
+def _text(tallies: Mapping[Role, Tally]) -> str:
     content = {
         role.value: {
             "total": tally.total,
@@ -203,14 +195,14 @@ def _text(tallies: Mapping[Role, _Tally]) -> str:
     return json.dumps(content, sort_keys=True) if content else ""
 
 
-def _parsed(annotation: str) -> dict[Role, _Tally]:
+def _parsed(annotation: str) -> dict[Role, Tally]:
     entries = untrusted.written(annotation)
     return {role: _tally(untrusted.mapping(entries, role.value)) for role in Role}
 
 
-def _tally(entry: dict[str, Any]) -> _Tally:
+def _tally(entry: dict[str, Any]) -> Tally:
     counts = untrusted.mapping(entry, "pods")
-    return _Tally(
+    return Tally(
         total=_whole(entry.get("total")),
         outside=_whole(entry.get("outside")),
         members=_whole(entry.get("members")),

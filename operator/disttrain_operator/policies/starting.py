@@ -1,4 +1,4 @@
-"""Pods that do not start, and why."""
+"""Pods that do not start, and why: for want of keys, too, which the operator may not read."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -12,6 +12,15 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 
 _PASSING = {"", "ContainerCreating", "PodInitializing"}
 """What a pod waits for without anybody's doing."""
+
+CREATING_PATIENCE = timedelta(seconds=30)
+"""A pod whose volumes are there has its containers created in less."""
+
+CHECK_KEYS_AGAIN = timedelta(minutes=1)
+"""Pods wait for other things too: an image, a volume."""
+
+_CREATING = "ContainerCreating"
+"""What a node says of a pod until the pod has its volumes."""
 
 _SCHEDULING = timedelta(seconds=5)
 """A new pod has no node until its new volume is bound, which says nothing of a lack."""
@@ -87,3 +96,28 @@ def _workloads(children: list[ChildRecord], lacks: Mapping[str, Lack]) -> list[P
             message = f"{child.kind.name} {child.name} cannot create its pods: {said}"
             found.append(Problem(ProblemType.CANNOT_START, message, missing_pods.REASON))
     return found
+
+
+def keys_due_at(job: JobRecord, observed: Observed, checked: datetime | None) -> datetime | None:
+    """When to see whether the job's keys are still there; None while every pod has its volumes."""
+    suspicious = [
+        pod.created + CREATING_PATIENCE
+        for pod in observed.pods_of(job)
+        # A pod without a node asks for no volume yet.
+        if pod.created is not None and pod.waiting == _CREATING and _waits(pod)
+    ]
+    if not suspicious:
+        return None
+    first = min(suspicious)
+    return first if checked is None else max(first, checked + CHECK_KEYS_AGAIN)
+
+
+def key_holders(job: JobRecord, observed: Observed) -> tuple[PodRecord, ...]:
+    """The pods that run with the keys that there were: with others beside them they are alone."""
+    own = observed.pods_of(job)
+    return tuple(pod for pod in own if not pod.over and pod.gone_at is None and not _waits(pod))
+
+
+def _waits(pod: PodRecord) -> bool:
+    pending = pod.phase == "Pending" and not pod.unschedulable and pod.gone_at is None
+    return pending and pod.waiting in {"", _CREATING}

@@ -13,8 +13,7 @@ from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
 from disttrain_operator import untrusted
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
@@ -25,8 +24,8 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import actions, events, report, telling, workloads
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile import actions, events, report, workloads
+from disttrain_operator.reconcile.actions import Knowledge
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ their pods are made with. Each wave only where nothing of somebody else had a na
 
 
 class Actor:
-    """Acts for one job, during one look at it."""
+    """Acts for one job, once."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class Actor:
         for each in self._workloads(job):
             with suppress(NotFound, Conflict):
                 await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
-                await self._tell(job, events.taken_back(each, taken))
+                await self._record(job, events.taken_back(each, taken))
             self._inventory.drop(each)
 
     def _do(self, job: JobRecord, action: actions.Action) -> Awaitable[None]:
@@ -115,7 +114,7 @@ class Actor:
             actions.Rescale: self._rescale,
             actions.RestartAll: self._restart_all,
             actions.RemovePod: self._remove_pod,
-            actions.AskWhy: self._ask_why,
+            actions.ReadEvents: self._read_events,
             actions.DeleteJob: self._delete,
         }
         return calls[type(action)](job, action)
@@ -158,8 +157,8 @@ class Actor:
             return
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
-            told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
-            await telling.tell(self._client, told)
+            event = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
+            await events.record(self._client, event)
             await self._end(action.pods)
 
     async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
@@ -169,18 +168,18 @@ class Actor:
                 seen.kind, namespace, seen.name, seen.uid, version=seen.version
             )
         except Conflict:
-            # It has changed: the next look decides again.
+            # It has changed: the next reconciliation decides again.
             return
         except NotFound:
             pass
         self._inventory.drop(seen)
         if await self._create(job, action.child):
-            await self._tell(job, events.renewed(action))
+            await self._record(job, events.renewed(action))
 
     async def _create_missing(self, job: JobRecord, action: actions.Create) -> None:
         child = action.child
         if await self._create(job, child) and job.phase == Phase.RUNNING:
-            await self._tell(job, events.made_again(child.kind, child.name))
+            await self._record(job, events.made_again(child.kind, child.name))
 
     async def _create(self, job: JobRecord, child: Child) -> bool:
         """Make an object; returns whether it was."""
@@ -220,7 +219,7 @@ class Actor:
             self._inventory.drop_at(job.key, action.child, action.uid)
         else:
             self._keep(kind, answer)
-            await self._tell(job, events.scaled(action, before))
+            await self._record(job, events.scaled(action, before))
 
     async def _rescale_deployment(self, job: JobRecord, action: actions.Rescale) -> None:
         """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
@@ -239,11 +238,11 @@ class Actor:
         wanted = [action.wanted, *(0 for _ in sets)]
         for each, number in zip(sets, wanted, strict=False):
             self._inventory.put(replace(each, wanted=number))
-        await self._tell(job, events.scaled(action, None))
+        await self._record(job, events.scaled(action, None))
 
     async def _restart_all(self, job: JobRecord, action: actions.RestartAll) -> None:
         await self._end(action.pods)
-        await self._tell(job, events.restarted(action))
+        await self._record(job, events.restarted(action))
 
     async def _end(self, pods: Iterable[PodRecord]) -> None:
         """Delete pods: their processes end in their time, and their controllers make others."""
@@ -269,7 +268,7 @@ class Actor:
             self._inventory.drop(pod)
             return
         self._inventory.drop(pod)
-        await self._tell(job, events.removed(action, why))
+        await self._record(job, events.removed(action, why))
 
     async def _why_lost(self, pod: PodRecord) -> str:
         """Why a pod's node is lost, in words; empty for a node that answers, or for none."""
@@ -283,7 +282,7 @@ class Actor:
             # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
-    async def _ask_why(self, job: JobRecord, action: actions.AskWhy) -> None:
+    async def _read_events(self, job: JobRecord, action: actions.ReadEvents) -> None:
         for uid in action.uids:
             about = f"involvedObject.uid={uid},reason={missing_pods.REASON}"
             query = Query(kind=Kind.Event, namespace=job.key.namespace, fields=about)
@@ -299,10 +298,10 @@ class Actor:
             self._inventory.drop(job)
             return
         self._inventory.drop(job)
-        await self._tell(job, events.deleted(job))
+        await self._record(job, events.deleted(job))
 
-    async def _tell(self, job: JobRecord, deed: events.EventText) -> None:
-        await telling.tell_deed(self._client, job, deed, self._clock())
+    async def _record(self, job: JobRecord, done: events.EventText) -> None:
+        await events.record_action(self._client, job, done, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
         """Keep what was made, of whose state the answer says nothing.

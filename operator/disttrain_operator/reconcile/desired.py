@@ -4,17 +4,17 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
-from disttrain.job import limits, support, validation
+from disttrain.job import document, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
-from disttrain.job.spec import DistTrainJob
-from disttrain_operator import json_text
+from disttrain.job.spec import DistTrainJob, Spec
+from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import identity, keys, pod_security, stored, volume
+from disttrain_operator.manifests import access, keys, pod_security, stored, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
@@ -27,7 +27,7 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-_REMEMBERED_BYTES = 32 * 2**20
+_CACHED_BYTES = 32 * 2**20
 """Of parsed specs, and as much of the objects that are made from them."""
 
 _PARSED_PER_BYTE = 16
@@ -50,7 +50,32 @@ _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
 """Any: it does not count."""
 
 
-class Remembered(Generic[Key, Value]):
+_STANDS_IN: Final[dict[str, Any]] = {
+    "task": {"entrypoint": "unknown:Unknown"},
+    "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+    "batchSize": 1,
+    "stop": {"epochs": 1},
+    "parameterServer": {"shards": 1},
+    "replicas": {"count": 1},
+}
+"""For what must be given and decides nothing here."""
+
+_COUNTS: Final = (
+    ("strategy",),
+    ("parameterServer", "shards"),
+    ("replicas", "count"),
+    ("suspend",),
+    ("activeDeadlineSeconds",),
+    ("pendingDeadlineSeconds",),
+    ("ttlSecondsAfterFinished",),
+    ("managedBy",),
+    ("failurePolicy", "maxRestarts"),
+    ("failurePolicy", "rules"),
+)
+"""Each is taken if it is valid by itself."""
+
+
+class LruCache(Generic[Key, Value]):
     """The values that were asked for last, of at most so many bytes, or whatever sizes count.
 
     Not for several threads.
@@ -89,6 +114,8 @@ class Desired:
 
     context: Context | None
     """None: the manifest is not valid."""
+    spec: Spec
+    """Of one that is not valid what counts all the same."""
     problems: tuple[Problem, ...]
     templates: bool
     """Whether the user has a say in the pods, so that they may be wrong."""
@@ -130,17 +157,17 @@ def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | N
     """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
     if wrong := template_fault(template):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
-    if found := identity.violations(template, role, config):
+    if found := access.violations(template, role, config):
         return _not_allowed(f"the {role}'s template", found)
     level = config.pod_security
     beyond = pod_security.violations(template, level)
     return _not_allowed(f"the {role}'s pods at the level {level}", beyond) if beyond else None
 
 
-_wanted: Remembered[_Key, Desired] = Remembered(_REMEMBERED_BYTES)
-_packed: Remembered[_Key, str] = Remembered(_REMEMBERED_BYTES)
-_unpacked: Remembered[bytes, Objects | None] = Remembered(_REMEMBERED_BYTES)
-_readable: Remembered[bytes, bool] = Remembered(_NAMED)
+_wanted: LruCache[_Key, Desired] = LruCache(_CACHED_BYTES)
+_packed: LruCache[_Key, str] = LruCache(_CACHED_BYTES)
+_unpacked: LruCache[bytes, Objects | None] = LruCache(_CACHED_BYTES)
+_readable: LruCache[bytes, bool] = LruCache(_NAMED)
 
 
 def _key(job: JobRecord, config: ManifestConfig) -> _Key:
@@ -149,20 +176,21 @@ def _key(job: JobRecord, config: ManifestConfig) -> _Key:
 
 def _parsed(job: JobRecord, config: ManifestConfig) -> Desired:
     spec = json_text.read(job.spec)
-    wrong = spec if isinstance(spec, str) else limits.exceeded(spec)
+    wrong = spec if isinstance(spec, str) else document.exceeded(spec)
     if wrong is not None:
-        return _invalid(f"spec: {wrong}")
+        return _invalid(spec, f"spec: {wrong}")
     metadata: JsonValue = {**job.key._asdict(), "uid": job.uid}
     manifest: JsonValue = {**Kind.DistTrainJob.header, "metadata": metadata, "spec": spec}
     found = validation.validate(manifest)
     if found.job is None:
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
-        return _invalid("; ".join(str(each) for each in errors))
+        return _invalid(spec, "; ".join(str(each) for each in errors))
     warnings = tuple(str(each) for each in found.findings)
     context = Context(job.key.name, job.key.namespace, job.uid, found.job, config)
     templates = [(spec.get(role) or {}).get("template") for role in _ROLES]
     return Desired(
         context,
+        found.job.spec,
         problems=tuple(_problems(context)),
         templates=any(theirs(context, role) for role in Role),
         digest=stored.digest(templates),
@@ -182,8 +210,12 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _invalid(message: str) -> Desired:
-    return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
+def _invalid(given: object, message: str) -> Desired:
+    spec, problem = (
+        _what_counts(untrusted.mapping(given)),
+        Problem(ProblemType.INVALID_MANIFEST, message),
+    )
+    return Desired(None, spec, (problem,), templates=False)
 
 
 def _problems(context: Context) -> list[Problem]:
@@ -216,3 +248,38 @@ def _not_allowed(what: str, found: list[str]) -> Problem:
         "administrator change podSecurity or allowedServiceAccounts of the operator's chart"
     )
     return Problem(ProblemType.INVALID_TEMPLATE, message, "NotAllowed")
+
+
+def _what_counts(given: dict[str, Any]) -> Spec:
+    """What still counts of a manifest that the rules refuse: scale, stop and end of its job.
+
+    A job may run by a manifest that an older operator accepted. Nothing is made for it any more,
+    but it is looked after until its end. What cannot be read has its default.
+    """
+    wanted = _STANDS_IN
+    for path in _COUNTS:
+        candidate = _with(wanted, given, path)
+        if candidate is not None and _is_valid(candidate):
+            wanted = candidate
+    return Spec.model_validate(wanted, by_alias=True, by_name=False)
+
+
+def _with(
+    wanted: dict[str, Any], given: dict[str, Any], path: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """What is wanted with one value as it is given; None if it is not given."""
+    name, *inner = path
+    if name not in given:
+        return None
+    if not inner:
+        return {**wanted, name: given[name]}
+    below = _with(untrusted.mapping(wanted, name), untrusted.mapping(given, name), tuple(inner))
+    return None if below is None else {**wanted, name: below}
+
+
+def _is_valid(candidate: dict[str, Any]) -> bool:
+    try:
+        Spec.model_validate(candidate, by_alias=True, by_name=False)
+    except ValidationError:
+        return False
+    return True

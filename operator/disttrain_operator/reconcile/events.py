@@ -1,24 +1,31 @@
-"""What people are told of a job by Events. Pure."""
+"""What people are told of a job by Events, and recording them: once each, counted if repeated."""
 
 import hashlib
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from disttrain.errors import DistTrainError
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
-from disttrain_operator import times
+from disttrain_operator import times, untrusted
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile.actions import RemovePod, Renew, Rescale, RestartAll
 
+LOG = logging.getLogger(__name__)
+
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
 _GOOD = {ConditionType.COMPLETE, ConditionType.SUSPENDED}
-_TOLD = {*_GOOD, ConditionType.FAILED, *ProblemType}
-"""Conditions that people are told of when they begin to hold."""
+_RECORDED = {*_GOOD, ConditionType.FAILED, *ProblemType}
+"""Conditions of which an Event is made when they begin to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,8 @@ class EventText:
     message: str
     good: bool = True
     """Whether it is the normal course of things."""
-    is_told: bool = True
-    """Whether an Event tells it; otherwise the log alone does."""
+    is_recorded: bool = True
+    """Whether an Event is made of it; otherwise the log alone tells it."""
     about: str = ""
     """Kind and name of an object of the job: of each a repetition is counted."""
 
@@ -43,10 +50,10 @@ def of(
 
     Their names follow from job, generation and reason, so that a repetition is found and counted.
     """
-    found = _news(job, status)
+    found = _begun_or_resumed(job, status)
     if warnings and not job.status:
         found.append(EventText("ManifestWarning", "; ".join(warnings), good=False))
-    return [_event(job, news, now) for news in found]
+    return [_event(job, text, now) for text in found]
 
 
 def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
@@ -55,12 +62,12 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
         "the Secret with the job's keys was deleted: it was made again with other keys, and all "
         "processes start again with them from what they saved"
     )
-    return _event(job, EventText("KeysReplaced", message, good=False), now, told=secret_uid)
+    return _event(job, EventText("KeysReplaced", message, good=False), now, identity=secret_uid)
 
 
-def of_deed(job: JobRecord, deed: EventText, now: datetime) -> dict[str, Any]:
+def of_action(job: JobRecord, done: EventText, now: datetime) -> dict[str, Any]:
     """The Event of something that was done; done again to the same object it is the same one."""
-    return _event(job, deed, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
+    return _event(job, done, now, identity=f"{job.uid}/{done.reason}/{done.about}")
 
 
 def removed(remove: RemovePod, why: str) -> EventText:
@@ -107,7 +114,9 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> EventText:
     kind, name = rescale.child
     before = "" if seen is None else f" from {seen.wanted}"
     message = f"{kind.name} {name} was scaled{before} to {rescale.wanted}: {rescale.because}"
-    return EventText("Scaled", message, is_told=rescale.is_told, about=f"{kind.name} {name}")
+    return EventText(
+        "Scaled", message, is_recorded=rescale.is_recorded, about=f"{kind.name} {name}"
+    )
 
 
 def deleted(job: JobRecord) -> EventText:
@@ -119,7 +128,7 @@ def deleted(job: JobRecord) -> EventText:
     return EventText("JobDeleted", message)
 
 
-def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
+def _begun_or_resumed(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
     before, after = conditions.by_type(job.status), conditions.by_type(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
     suspended = before.get(ConditionType.SUSPENDED)
@@ -129,7 +138,7 @@ def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
 
 
 def _begins(kind: str, before: Condition | None, after: Condition) -> bool:
-    return kind in _TOLD and _holds(after) and not (_holds(before) and _same(before, after))
+    return kind in _RECORDED and _holds(after) and not (_holds(before) and _same(before, after))
 
 
 def _same(before: Condition | None, after: Condition) -> bool:
@@ -147,9 +156,9 @@ def _begun(condition: Condition) -> EventText:
     return EventText(reason, condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") -> dict[str, Any]:
-    told = told or f"{job.uid}/{job.generation}/{news.reason}"
-    name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+def _event(job: JobRecord, text: EventText, now: datetime, *, identity: str = "") -> dict[str, Any]:
+    identity = identity or f"{job.uid}/{job.generation}/{text.reason}"
+    name = f"{job.key.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     return {
         **Kind.Event.header,
         "metadata": {"name": name, "namespace": job.key.namespace},
@@ -159,9 +168,9 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
             "name": job.key.name,
             "uid": job.uid,
         },
-        "reason": news.reason,
-        "message": news.message[-_LONGEST_NOTE:],
-        "type": "Normal" if news.good else "Warning",
+        "reason": text.reason,
+        "message": text.message[-_LONGEST_NOTE:],
+        "type": "Normal" if text.good else "Warning",
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,
         "reportingInstance": _COMPONENT,
@@ -169,3 +178,33 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
         "lastTimestamp": times.text(now),
         "count": 1,
     }
+
+
+async def record(client: Client, event: dict[str, Any]) -> None:
+    """Make an Event, or count it once more; not in a namespace that is going away."""
+    with suppress(Forbidden, NotFound):
+        try:
+            await client.create(Kind.Event, event)
+        except Conflict:
+            await _count_again(client, event)
+
+
+async def record_action(client: Client, job: JobRecord, done: EventText, now: datetime) -> None:
+    """Log what was done and make its Event; that one fails does not undo what was done."""
+    about = {"namespace": job.key.namespace, "job": job.key.name, "reason": done.reason}
+    LOG.info("%s: %s", job.key, done.message, extra=about)
+    if not done.is_recorded:
+        return
+    try:
+        await record(client, of_action(job, done, now))
+    except DistTrainError as error:
+        LOG.warning("%s: no Event tells of this: %s", job.key, error, extra=about)
+
+
+async def _count_again(client: Client, event: dict[str, Any]) -> None:
+    metadata = event["metadata"]
+    place = (Kind.Event, metadata["namespace"], metadata["name"])
+    known = await client.get(*place)
+    latest = {name: event[name] for name in ("message", "lastTimestamp")}
+    count = max(1, untrusted.number(known.get("count"))) + 1
+    await client.merge(*place, {**latest, "count": count})

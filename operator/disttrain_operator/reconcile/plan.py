@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
-from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
@@ -13,8 +12,6 @@ from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
     conditions,
     deadlines,
-    key_checks,
-    lost_pods,
     missing_pods,
     problem,
     restarts,
@@ -24,13 +21,18 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import actions, desired, refused, report, workloads
+from disttrain_operator.reconcile import actions, desired, report, workloads
+from disttrain_operator.reconcile.actions import Knowledge
 from disttrain_operator.reconcile.desired import Desired
-from disttrain_operator.reconcile.knowledge import Knowledge
 
 _CHECK_CONFLICT_AFTER = timedelta(seconds=5)
 """Whose name is taken looks again: what stands in the way may not be watched."""
 
+_KUBELET_PATIENCE = timedelta(seconds=30)
+"""A kubelet that lives needs less than this after a pod's grace period."""
+
+_ASK_NODE_AGAIN = timedelta(minutes=1)
+"""After which a node that answered is asked again."""
 
 _WHY = {
     Stage.RUN: "the job's spec says so",
@@ -43,10 +45,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What a plan is made from."""
-
     job: JobRecord
-    spec: Spec
     observed: Observed
     knowledge: Knowledge
     wanted: Desired
@@ -62,24 +61,22 @@ def make(
     if job is None or job.deleting:
         return actions.Plan()
     wanted = desired.of(job, config)
-    # What runs by a manifest that an older operator accepted is looked after to its end.
-    spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
-    if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
+    if (wanted.spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
         return actions.Plan()
-    return _planned(_Basis(job, spec, observed, knowledge, wanted, now, config))
+    return _planned(_Basis(job, observed, knowledge, wanted, now, config))
 
 
-def _planned(look: _Basis) -> actions.Plan:
-    job, spec, observed, now = look.job, look.spec, look.observed, look.now
+def _planned(basis: _Basis) -> actions.Plan:
+    job, spec, observed, now = basis.job, basis.wanted.spec, basis.observed, basis.now
     members = {Role.SHARD: spec.shards, Role.REPLICA: spec.replicas.count}
     counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
-    outcome = _outcome(look, counted)
+    outcome = _outcome(basis, counted)
     stage = stages.decide(job, spec, observed, outcome)
-    problems = _problems(look, outcome)
-    steps = [*_count(look, outcome, counted), *_remove_lost(look)]
-    steps += _ask_why(look, outcome)
-    wished = _change(look, stage, problems)
-    changes, beyond = workloads.allowed_by_now(wished, observed, look.config)
+    problems = _problems(basis, outcome)
+    steps = [*_count(basis, outcome, counted), *_remove_lost(basis)]
+    steps += _read_events(basis, outcome)
+    wished = _change(basis, stage, problems)
+    changes, beyond = workloads.allowed_by_now(wished, observed, basis.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     steps += _explained(changes, observed, stage, outcome)
@@ -92,60 +89,60 @@ def _planned(look: _Basis) -> actions.Plan:
     return actions.Plan(
         actions=tuple(steps),
         status=report.status(told, counted, now),
-        wake_at=_wake_at(look, outcome, due, problems),
+        wake_at=_wake_at(basis, outcome, due, problems),
         outcome=outcome,
-        warnings=look.wanted.warnings,
+        warnings=basis.wanted.warnings,
     )
 
 
-def _outcome(look: _Basis, counted: restarts.Counted) -> Outcome | None:
-    job, observed, now = look.job, look.observed, look.now
+def _outcome(basis: _Basis, counted: restarts.Counted) -> Outcome | None:
+    job, observed, now = basis.job, basis.observed, basis.now
     found = outcome_policy.found(job, observed, now)
     if found is None:
-        found = deadlines.exceeded(look.spec, _since(look), now)
-        if found is not None and (hindrances := _problems(look, None)):
+        found = deadlines.exceeded(basis.wanted.spec, _since(basis), now)
+        if found is not None and (hindrances := _problems(basis, None)):
             found = replace(found, message=f"{found.message}; {hindrances[0].message}")
-    return found or restarts.ended(counted, look.spec.failure_policy, now)
+    return found or restarts.ended(counted, basis.wanted.spec.failure_policy, now)
 
 
-def _since(look: _Basis) -> deadlines.Since:
-    job = look.job
-    if look.spec.suspend:
+def _since(basis: _Basis) -> deadlines.Since:
+    job = basis.job
+    if basis.wanted.spec.suspend:
         return deadlines.Since(started=None, waits=None)
-    keeper = outcome_policy.coordinator_job(job, look.observed)
+    keeper = outcome_policy.coordinator_job(job, basis.observed)
     begun = report.has_begun(job)
     return deadlines.Since(
         # Kubernetes keeps it for us.
         started=None if keeper is None else keeper.started,
-        waits=None if begun else conditions.resumed_at(job.status, look.now) or job.created,
+        waits=None if begun else conditions.resumed_at(job.status, basis.now) or job.created,
     )
 
 
-def _problems(look: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
+def _problems(basis: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
     if outcome is not None:
         return ()
-    observed, knowledge = look.observed, look.knowledge
+    observed, knowledge = basis.observed, basis.knowledge
     children = [*observed.children.values(), *knowledge.in_the_way]
-    unmarked = workloads.unmarked(look.job, observed)
+    unmarked = workloads.unmarked(basis.job, observed)
     found = [
-        *look.wanted.problems,
+        *basis.wanted.problems,
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
-        unmarked or problem.conflict(look.job, children),
-        *starting.problems(look.job, observed, knowledge.lacks, look.now),
+        unmarked or problem.conflict(basis.job, children),
+        *starting.problems(basis.job, observed, knowledge.lacks, basis.now),
         knowledge.error,
     ]
     return first_of_each_type(problem for problem in found if problem is not None)
 
 
 def _count(
-    look: _Basis, outcome: Outcome | None, counted: restarts.Counted
+    basis: _Basis, outcome: Outcome | None, counted: restarts.Counted
 ) -> list[actions.Action]:
-    job = look.job
+    job = basis.job
     found: list[actions.Action] = []
     if outcome is None and counted.why_restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
-        pods = look.observed.pods_of(job)
+        pods = basis.observed.pods_of(job)
         going = [pod for pod in pods if pod.gone_at is None and not pod.over]
         found.append(actions.RestartAll(tuple(going), counted.why_restarts_all))
     if counted.annotation and counted.annotation != job.restarts:
@@ -153,25 +150,35 @@ def _count(
     return found
 
 
-def _remove_lost(look: _Basis) -> list[actions.Action]:
-    now = look.now
+def _remove_lost(basis: _Basis) -> list[actions.Action]:
+    now = basis.now
     return [
-        actions.RemovePod(pod, _lateness(pod, now)) for pod, at in _lost_pods(look) if at <= now
+        actions.RemovePod(pod, _lateness(pod, now)) for pod, at in _lost_pods(basis) if at <= now
     ]
 
 
-def _lost_pods(look: _Basis) -> list[tuple[PodRecord, datetime]]:
-    if not look.config.removes_lost_pods:
+def _lost_pods(basis: _Basis) -> list[tuple[PodRecord, datetime]]:
+    """The pods that should be gone, and when to remove them by force if their node is lost.
+
+    Their processes are fenced, should they still run.
+    """
+    if not basis.config.removes_lost_pods:
         return []
-    return lost_pods.due(look.job, look.observed, look.knowledge.answered)
+    found = []
+    for pod in basis.observed.pods_of(basis.job):
+        if pod.over or pod.gone_at is None:
+            continue
+        first, answered = pod.gone_at + _KUBELET_PATIENCE, basis.knowledge.answered.get(pod.node)
+        found.append((pod, first if answered is None else max(first, answered + _ASK_NODE_AGAIN)))
+    return found
 
 
-def _ask_why(look: _Basis, outcome: Outcome | None) -> list[actions.Action]:
+def _read_events(basis: _Basis, outcome: Outcome | None) -> list[actions.Action]:
     if outcome is not None:
         return []
-    own, known = look.observed.children_of(look.job), look.knowledge.lacks
-    uids = missing_pods.unexplained(own, known, look.now)
-    return [actions.AskWhy(uids)] if uids else []
+    own, known = basis.observed.children_of(basis.job), basis.knowledge.lacks
+    uids = missing_pods.unexplained(own, known, basis.now)
+    return [actions.ReadEvents(uids)] if uids else []
 
 
 def _lateness(pod: PodRecord, now: datetime) -> str:
@@ -179,21 +186,21 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
     return f"it should have ended {seconds:.0f} s ago"
 
 
-def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
-    scale = stages.scale(stage, look.spec, look.observed)
-    context = look.wanted.context
+def _change(basis: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
+    scale = stages.scale(stage, basis.wanted.spec, basis.observed)
+    context = basis.wanted.context
     if stage is not Stage.RUN:
-        return workloads.stop(look.job, look.observed, scale)
+        return workloads.stop(basis.job, basis.observed, scale)
     if context is None or any(each.type in problem.BLOCKING for each in problems):
         # Nothing is made, but what runs is still scaled.
-        return workloads.stop(look.job, look.observed, scale)
-    target = workloads.Target(look.job, context, look.wanted.digest, scale)
-    changes = workloads.run(target, look.observed, look.observed.common)
-    due = key_checks.due_at(look.job, look.observed, look.knowledge.keys_checked)
-    if due is not None and due <= look.now:
-        changes += workloads.check_keys(target, look.observed)
+        return workloads.stop(basis.job, basis.observed, scale)
+    target = workloads.Target(basis.job, context, basis.wanted.digest, scale)
+    changes = workloads.run(target, basis.observed, basis.observed.common)
+    due = starting.keys_due_at(basis.job, basis.observed, basis.knowledge.keys_checked)
+    if due is not None and due <= basis.now:
+        changes += workloads.check_keys(target, basis.observed)
     unchecked = workloads.to_check(changes)
-    if unchecked and look.wanted.templates and not look.knowledge.checked:
+    if unchecked and basis.wanted.templates and not basis.knowledge.checked:
         return [actions.CheckTemplates(unchecked), *changes]
     return changes
 
@@ -201,13 +208,13 @@ def _change(look: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[a
 def _explained(
     changes: list[actions.Action], observed: Observed, stage: Stage, outcome: Outcome | None
 ) -> list[actions.Action]:
-    """Say of each change of scale why it is made, and whether an Event shall tell of it."""
+    """Say of each change of scale why it is made, and whether an Event is made of it."""
     return [
         replace(
             action,
             because=action.because or _WHY[stage],
             outcome=outcome,
-            is_told=_is_scaling(action, observed, stage),
+            is_recorded=_is_scaling(action, observed, stage),
         )
         if isinstance(action, actions.Rescale)
         else action
@@ -222,16 +229,16 @@ def _is_scaling(action: actions.Rescale, observed: Observed, stage: Stage) -> bo
 
 
 def _wake_at(
-    look: _Basis, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
+    basis: _Basis, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
 ) -> datetime | None:
-    job, now = look.job, look.now
-    instants = [due, min((at for _, at in _lost_pods(look)), default=None)]
+    job, now = basis.job, basis.now
+    instants = [due, min((at for _, at in _lost_pods(basis)), default=None)]
     if outcome is None:
-        instants.append(deadlines.next_instant(look.spec, _since(look)))
-        instants.append(starting.next_instant(job, look.observed, now))
-        own = look.observed.children_of(job)
-        instants.append(missing_pods.next_instant(own, look.knowledge.lacks))
-        instants.append(key_checks.due_at(job, look.observed, look.knowledge.keys_checked))
+        instants.append(deadlines.next_instant(basis.wanted.spec, _since(basis)))
+        instants.append(starting.next_instant(job, basis.observed, now))
+        own = basis.observed.children_of(job)
+        instants.append(missing_pods.next_instant(own, basis.knowledge.lacks))
+        instants.append(starting.keys_due_at(job, basis.observed, basis.knowledge.keys_checked))
     if any(each.type in problem.CONFLICTS for each in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(

@@ -32,7 +32,7 @@ class Queue(Generic[Key]):
         self._num_added = 0
         self._active: set[Key] = set()
         self._failures: dict[Key, int] = {}
-        self._not_before: dict[Key, float] = {}
+        self._backoff_ends: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._due)
@@ -41,18 +41,18 @@ class Queue(Generic[Key]):
         return self._failures.get(key, 0)
 
     def add(self, key: Key, at: float) -> None:
-        """Look at a job at a time, or earlier if it waits already; not while it is held back."""
-        at = max(at, self._not_before.get(key, at))
+        """Look at a job at a time, or earlier if it waits already; not while it backs off."""
+        at = max(at, self._backoff_ends.get(key, at))
         if key in self._due and self._due[key] <= at:
             return
         self._due[key] = at
         if key not in self._active:
             self._push(key)
 
-    def forgive(self, key: Key) -> None:
-        """Hold a job back no longer: somebody changed it."""
+    def reset_backoff(self, key: Key) -> None:
+        """End the backoff of a job: somebody changed it."""
         self._failures.pop(key, None)
-        self._not_before.pop(key, None)
+        self._backoff_ends.pop(key, None)
 
     def num_due(self, now: float) -> int:
         return sum(at <= now for at in self._due.values())
@@ -107,7 +107,7 @@ class Queue(Generic[Key]):
 
     def done(self, key: Key) -> None:
         self._active.discard(key)
-        self.forgive(key)
+        self.reset_backoff(key)
         if key in self._due:
             self._push(key)
 
@@ -116,7 +116,7 @@ class Queue(Generic[Key]):
         self._active.discard(key)
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self.failures(key), 10))
         self._failures[key] = self.failures(key) + 1
-        self._not_before[key] = now + delay
+        self._backoff_ends[key] = now + delay
         self._due.pop(key, None)
         self.add(key, now + delay)
         return delay

@@ -1,4 +1,4 @@
-"""One look at a job: observe, plan, act, report."""
+"""One reconciliation of a job: observe, plan, act, report."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,12 +18,11 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
-from disttrain_operator.policies import missing_pods, outcome, pacing
+from disttrain_operator.policies import missing_pods, outcome, throttle
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import act, desired, events, plan, report, telling
+from disttrain_operator.reconcile import act, desired, events, plan, report
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Create, DeleteJob, Knowledge, Plan, Renew
 from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
@@ -34,14 +33,12 @@ _REPEATS = 3
 """Failures of one job after which its conditions say so; fewer are a hiccup."""
 
 
-class NotSettled(RetryableError):
+class NotConverged(RetryableError):
     """What was done did not lead to what was wanted; somebody else may undo it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """One look at one job."""
-
+class _Request:
     key: JobKey
     knowledge: Knowledge
     crowded: bool
@@ -49,7 +46,7 @@ class _Look:
 
 
 class Reconciler:
-    """Looks at jobs, one look per job at a time. Only for one event loop."""
+    """Reconciles jobs, each once at a time. Only for one event loop."""
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class Reconciler:
         self._known: dict[JobKey, Knowledge] = {}
 
     async def look(self, key: JobKey, num_failures: int, *, crowded: bool = False) -> float | None:
-        """Do what is to be done; returns the seconds until the next look, None for no need.
+        """Do what is to be done; returns the seconds until the next time, None for no need.
 
         `crowded`: other jobs wait, so what can wait of this one does.
         """
@@ -77,58 +74,62 @@ class Reconciler:
         try:
             if job is None:
                 return None
-            return await self._look_at(_Look(key, self._begin(job), crowded), job, num_failures)
+            return await self._reconcile(
+                _Request(key, self._begin(job), crowded), job, num_failures
+            )
         finally:
-            # No event tells of a job that a look itself deleted, or found gone.
+            # No event tells of a job that was deleted here, or found gone.
             if self._inventory.at(key).job is None:
                 self._known.pop(key, None)
 
-    async def _look_at(self, look: _Look, job: JobRecord, num_failures: int) -> float | None:
+    async def _reconcile(
+        self, request: _Request, job: JobRecord, num_failures: int
+    ) -> float | None:
         try:
-            planned = await self._act(look, job)
+            planned = await self._act(request, job)
         except (NotFound, Conflict):
-            if self._inventory.at(look.key).job is None:
+            if self._inventory.at(request.key).job is None:
                 return None
             raise
         except (RetryableError, Forbidden) as error:
             if num_failures >= _REPEATS:
-                look.knowledge.error = Problem(ProblemType.RECONCILE_ERROR, str(error))
-                await self._report(look, self._plan(look))
+                request.knowledge.error = Problem(ProblemType.RECONCILE_ERROR, str(error))
+                await self._report(request, self._plan(request))
             raise
-        reported = await self._report(look, planned)
+        reported = await self._report(request, planned)
         return self._seconds_until(planned.wake_at, reported)
 
-    async def _act(self, look: _Look, job: JobRecord) -> Plan:
-        await self._forget_what_is_gone(look.knowledge, job.key.namespace)
-        planned = self._plan(look)
+    async def _act(self, request: _Request, job: JobRecord) -> Plan:
+        await self._forget_what_is_gone(request.knowledge, job.key.namespace)
+        planned = self._plan(request)
         if not planned.actions and not _ends(job, planned):
-            look.knowledge.error, look.knowledge.made = None, True
+            request.knowledge.error, request.knowledge.made = None, True
             return planned
-        if _needs_a_second_sight(look, job, planned):
-            job = await self._look_again(job)
+        if _needs_fresh_lists(request, job, planned):
+            job = await self._read_again(job)
             await self._relist(job.key, job.uid)
-            planned = self._plan(look)
+            planned = self._plan(request)
         if _ends(job, planned):
-            job = await self._record_end(look, job, planned)
+            job = await self._record_end(request, job, planned)
         context = desired.of(job, self._config).context
         actor = Actor(
-            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
+            self._client, self._inventory, self._new_keys, context, request.knowledge, self._clock
         )
         await actor.perform(job, planned.actions)
-        look.knowledge.error = None
-        return await self._settled(look)
+        request.knowledge.error = None
+        return await self._converged(request)
 
-    async def _record_end(self, look: _Look, job: JobRecord, planned: Plan) -> JobRecord:
+    async def _record_end(self, request: _Request, job: JobRecord, planned: Plan) -> JobRecord:
         """Write how the job ended before anything is stopped: whoever comes after must know it.
 
-        Returns the job as it is then. Raises NotFound, Conflict or NotSettled if it could not.
+        Returns the job as it is then. Raises NotFound, Conflict or NotConverged if it could not.
         """
-        await self._report(look, planned)
-        written = self._inventory.at(look.key).job
+        await self._report(request, planned)
+        written = self._inventory.at(request.key).job
         if written is None or written.outcome is None:
-            await self._look_again(job)
+            await self._read_again(job)
             message = "how the job ended could not be written"
-            raise NotSettled(message)
+            raise NotConverged(message)
         found, about = written.outcome, {"namespace": job.key.namespace, "job": job.key.name}
         words = (found.phase.value, found.reason, found.message)
         LOG.info("%s: ended as %s, %s: %s", job.key, *words, extra=about)
@@ -144,21 +145,21 @@ class Reconciler:
                     still.append(each)
         known.in_the_way = tuple(still)
 
-    async def _settled(self, look: _Look) -> Plan:
-        """The plan after all was done, which asks for nothing. Raises NotSettled if it does."""
-        after = self._plan(look)
-        look.knowledge.made = look.knowledge.made or not _makes_something(after)
+    async def _converged(self, request: _Request) -> Plan:
+        """The plan after all was done, which asks for nothing. Raises NotConverged if it does."""
+        after = self._plan(request)
+        request.knowledge.made = request.knowledge.made or not _makes_something(after)
         if after.actions == (DeleteJob(),):
             # Its time after the end passed meanwhile: nobody undid anything.
             return replace(after, wake_at=self._clock())
         if after.actions:
-            await self._report(look, after)
+            await self._report(request, after)
             names = ", ".join(sorted({type(action).__name__ for action in after.actions}))
             message = f"still to be done after doing it: {names}"
-            raise NotSettled(message)
+            raise NotConverged(message)
         return after
 
-    async def _look_again(self, job: JobRecord) -> JobRecord:
+    async def _read_again(self, job: JobRecord) -> JobRecord:
         """The job as it is now. Raises NotFound, or Conflict, if it is another one."""
         found = await act.read_again(self._client, self._inventory, job)
         if found.uid != job.uid:
@@ -174,16 +175,16 @@ class Reconciler:
         known.begin(job.generation)
         return known
 
-    def _plan(self, look: _Look) -> Plan:
-        common = self._inventory.at(look.key.common).children
-        observed = replace(self._inventory.at(look.key), common=frozenset(common))
-        known, children = look.knowledge, observed.children.values()
+    def _plan(self, request: _Request) -> Plan:
+        common = self._inventory.at(request.key.common).children
+        observed = replace(self._inventory.at(request.key), common=frozenset(common))
+        known, children = request.knowledge, observed.children.values()
         known.lacks = missing_pods.lacks(children, known.lacks, self._clock())
-        return plan.make(observed, look.knowledge, self._config, self._clock())
+        return plan.make(observed, request.knowledge, self._config, self._clock())
 
-    async def _report(self, look: _Look, planned: Plan) -> datetime | None:
-        """Write the status if it changed; returns when to look again because of it, if at all."""
-        job, known, now = self._inventory.at(look.key).job, look.knowledge, self._clock()
+    async def _report(self, request: _Request, planned: Plan) -> datetime | None:
+        """Write the status if it changed; returns when to come back because of it, if at all."""
+        job, known, now = self._inventory.at(request.key).job, request.knowledge, self._clock()
         status = planned.status
         if job is None or status is None:
             return None
@@ -191,18 +192,18 @@ class Reconciler:
         if known.has_reported(status, before):
             return None
         due = (
-            pacing.due_at(before, status, known.reported_at, now)
+            throttle.due_at(before, status, known.reported_at, now)
             if before
-            else pacing.first_due_at(status, job.created, now, crowded=look.crowded)
+            else throttle.first_due_at(status, job.created, now, crowded=request.crowded)
         )
         if due > now:
             return due
         for event in events.of(job, status, now, planned.warnings):
-            # A write of the status that fails is tried again: what was told is not told once more.
+            # A write of the status that fails is tried again, and its Events are recorded once.
             name = event["metadata"]["name"]
-            if name not in known.told:
-                await telling.tell(self._client, event)
-                known.told.add(name)
+            if name not in known.recorded:
+                await events.record(self._client, event)
+                known.recorded.add(name)
         written = await self._write(job, known, status)
         # What else is new in the answer no watch tells any more: by then it is known.
         return None if written is None or written.asks_the_same(job) else self._clock()
@@ -220,13 +221,12 @@ class Reconciler:
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put(record)
         known.reported_at = self._clock()
-        known.told.clear()
+        known.recorded.clear()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
         return record
 
     def _seconds_until(self, *instants: datetime | None) -> float | None:
-        """Until the first of them."""
         first = min((instant for instant in instants if instant is not None), default=None)
         return None if first is None else (first - self._clock()).total_seconds()
 
@@ -236,13 +236,13 @@ def _ends(job: JobRecord, planned: Plan) -> bool:
     return planned.outcome is not None and job.outcome is None
 
 
-def _needs_a_second_sight(look: _Look, job: JobRecord, planned: Plan) -> bool:
+def _needs_fresh_lists(request: _Request, job: JobRecord, planned: Plan) -> bool:
     """Whether something final rests on what was not seen, which watches may tell late."""
     guesses = outcome.is_guess(planned.outcome) and _ends(job, planned)
     # Of a Job that seems to have no pod one may just have been made.
     renews = any(isinstance(action, Renew) for action in planned.actions)
     # A job is deleted before its children are, but watches may tell it the other way.
-    return guesses or renews or (look.knowledge.made and _makes_something(planned))
+    return guesses or renews or (request.knowledge.made and _makes_something(planned))
 
 
 def _makes_something(planned: Plan) -> bool:

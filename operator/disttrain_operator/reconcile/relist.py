@@ -10,14 +10,12 @@ from typing import Final
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain_operator import untrusted
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import watched
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
@@ -51,13 +49,13 @@ class Relister:
         self,
         client: Client,
         inventory: Inventory,
-        sights: Sights,
+        observer: Observer,
         namespaces: tuple[str, ...],
         changed: Callable[[JobKey], None],
     ) -> None:
         self._client = client
         self._inventory = inventory
-        self._sights = sights
+        self._observer = observer
         self._queries = queries(namespaces)
         self._changed = changed
         self._newest: dict[Kind, int] = {}
@@ -79,7 +77,7 @@ class Relister:
         """List what a query is about if something of it was missed; the metadata tell."""
         listed: dict[str, int] = {}
         before = self._inventory.versions(query.kind, query.namespace)
-        with self._sights.listing() as gone:
+        with self._observer.listing() as gone:
             async for page in self._client.pages(replace(query, metadata_only=True)):
                 for body in page.items:
                     metadata = untrusted.mapping(body, "metadata")
@@ -124,7 +122,7 @@ class Relister:
         """Keep what a query is about; returns the uids of all of it, and the list's version."""
         listed, version = set(), ""
         newest = self._newest.get(query.kind, 0)
-        with self._sights.listing() as gone_meanwhile:
+        with self._observer.listing() as gone_meanwhile:
             async for page in self._client.pages(query):
                 if not version and untrusted.number(page.version) < newest:
                     # A list tells of now, so nothing but a restore of etcd brings older versions.
@@ -136,9 +134,9 @@ class Relister:
                     listed.add(uid)
                     # A watch may tell of a deletion before the list from before it is read.
                     if uid not in gone_meanwhile:
-                        sight = self._sights.seen(query.kind, body)
-                        if sight.news is not News.NOTHING:
-                            changed(sight.job)
+                        observation = self._observer.seen(query.kind, body)
+                        if observation.change is not Change.NOTHING:
+                            changed(observation.job)
         self._newest[query.kind] = untrusted.number(version)
         return listed, version
 

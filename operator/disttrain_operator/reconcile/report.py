@@ -49,7 +49,7 @@ def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, A
         conditions=conditions.of(situation, known, now),
         start_time=_start_time(situation),
         completion_time=_completion_time(situation.outcome),
-        restarts=Restarts(**{role.value: counted.totals[role] for role in Role}),
+        restarts=Restarts(**{role.value: tally.total for role, tally in counted.tallies.items()}),
         replicas=0 if _is_over(situation) else sum(each.remaining for each in replica_sets),
         ready_replicas=0 if _is_over(situation) else situation.replicas[0],
         selector=cluster_labels.selector_text(selector),

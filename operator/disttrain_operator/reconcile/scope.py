@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from disttrain.errors import RetryableError
-from disttrain_operator.cluster.client import Client
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, ScopeLost
 from disttrain_operator.kinds import Kind
 from disttrain_operator.policies import leases
-from disttrain_operator.policies.leases import Sight
+from disttrain_operator.policies.leases import ObservedLease
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class Scope:
         self._clock = clock
         self._lease = leases.name(holder.manager)
         self._places = tuple(sorted(holder.namespaces)) or (leases.WHOLE_CLUSTER,)
-        self._sights: dict[str, Sight] = {}
+        self._leases: dict[str, ObservedLease] = {}
         self._others: dict[str, str] = {}
         self._renewed_at = float("-inf")
 
@@ -98,14 +97,14 @@ class Scope:
             if said := await self._attempt_at(place):
                 return said
         if not self._holder.namespaces:
-            await self._look_around()
+            await self._yield_to_others()
         self._renewed_at = self._clock()
         return ""
 
     async def release(self) -> None:
         """Give everything back, as far as the API server takes it: the next one need not wait."""
-        for place, sight in self._sights.items():
-            if sight.holder == self._holder.identity:
+        for place, lease in self._leases.items():
+            if lease.holder == self._holder.identity:
                 try:
                     await self._write(place, "", version=None)
                 except (RetryableError, NotFound, Conflict, Forbidden) as error:
@@ -140,7 +139,7 @@ class Scope:
 
     async def _attempt_with(self, place: str) -> str:
         me, now = self._holder.identity, self._clock()
-        known = self._sights.get(place)
+        known = self._leases.get(place)
         if known is not None and known.holder == me and leases.is_live(known, now):
             # Who wrote it last need not read it: the version tells whether somebody else did.
             with suppress(Conflict, NotFound):
@@ -151,21 +150,21 @@ class Scope:
         except NotFound:
             made = leases.body(place, self._lease, me, datetime.now(UTC))
             answer = await self._client.create(Kind.Lease, made)
-            self._sights[place] = leases.seen(None, {**made, **answer}, now)
+            self._leases[place] = leases.seen(None, {**made, **answer}, now)
             return ""
-        sight = self._sights[place] = leases.seen(self._sights.get(place), found, now)
-        if sight.holder != me and leases.is_live(sight, now):
-            return f"{sight.holder} holds Lease {place}/{self._lease}, and looks after these jobs"
-        await self._write(place, me, sight.version)
+        lease = self._leases[place] = leases.seen(self._leases.get(place), found, now)
+        if lease.holder != me and leases.is_live(lease, now):
+            return f"{lease.holder} holds Lease {place}/{self._lease}, and looks after these jobs"
+        await self._write(place, me, lease.version)
         return ""
 
     async def _write(self, place: str, holder: str, version: str | None) -> None:
         metadata = {} if version is None else {"resourceVersion": version}
         patch = {"metadata": metadata, "spec": leases.spec(holder, datetime.now(UTC))}
         answer = await self._client.merge(Kind.Lease, place, self._lease, patch)
-        self._sights[place] = leases.seen(None, answer, self._clock())
+        self._leases[place] = leases.seen(None, answer, self._clock())
 
-    async def _look_around(self) -> None:
+    async def _yield_to_others(self) -> None:
         """Leave namespaces to the operators that look after them alone."""
         others: dict[str, str] = {}
         query = Query(kind=Kind.Lease, fields=f"metadata.name={self._lease}")
@@ -174,10 +173,10 @@ class Scope:
                 place = str(found["metadata"]["namespace"])
                 if place in self._places:
                     continue
-                sight = leases.seen(self._sights.get(place), found, self._clock())
-                self._sights[place] = sight
-                if leases.is_live(sight, self._clock()):
-                    others[place] = sight.holder
+                lease = leases.seen(self._leases.get(place), found, self._clock())
+                self._leases[place] = lease
+                if leases.is_live(lease, self._clock()):
+                    others[place] = lease.holder
         before, self._others = self._others, others
         for place, holder in sorted(others.items()):
             if place not in before:

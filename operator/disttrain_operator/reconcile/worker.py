@@ -13,41 +13,41 @@ from disttrain_operator.telemetry import metrics
 LOG = logging.getLogger(__name__)
 
 _WORKERS = 12
-"""Jobs looked at at once; all of them wait for the API server most of the time."""
+"""Jobs reconciled at once; all of them wait for the API server most of the time."""
 
 _LONGEST_WAIT_SECONDS = 60.0
 
 _CROWDED_SECONDS = 0.5
-"""Who waits longer for a look does because of others."""
+"""A job that waits longer waits for others."""
 
 
-class Look(Protocol):
-    """Looks at a job."""
+class Reconcile(Protocol):
+    """Reconciles a job."""
 
     async def __call__(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
-        """Look, told how often it failed and whether others wait; when to look again, in seconds.
+        """Reconcile a job that failed so often; returns after how many seconds again.
 
-        None for no need.
+        None for no need. `crowded`: other jobs wait.
         """
 
 
 class Workers:
     """The queue in a running event loop. Only for its own thread."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, reconcile: Reconcile) -> None:
+        self._reconcile = reconcile
         # A namespace with thousands of jobs must not hold up another's suspend.
         self._queue: Queue[JobKey] = Queue(lambda key: key.namespace)
         self._added = asyncio.Event()
-        self._last_turn = 0.0
+        self._last_iteration = 0.0
 
     def add(self, key: JobKey, after: timedelta = timedelta(0)) -> None:
         self._queue.add(key, self._now() + after.total_seconds())
         self._added.set()
 
     def add_changed(self, key: JobKey) -> None:
-        """Look at a job now: its owner changed it, so what failed before may go well."""
-        self._queue.forgive(key)
+        """Reconcile a job now: its owner changed it, so what failed before may go well."""
+        self._queue.reset_backoff(key)
         self.add(key)
 
     async def run(self) -> None:
@@ -59,8 +59,8 @@ class Workers:
                 group.create_task(self._work_on(key, free))
 
     def is_alive(self, within: timedelta) -> bool:
-        """Whether the event loop took a turn lately."""
-        return self._now() - self._last_turn < within.total_seconds()
+        """Whether the event loop came round lately."""
+        return self._now() - self._last_iteration < within.total_seconds()
 
     def measure(self) -> None:
         now = self._now()
@@ -69,7 +69,7 @@ class Workers:
 
     async def _next(self) -> JobKey:
         while True:
-            self._last_turn = self._now()
+            self._last_iteration = self._now()
             self._added.clear()
             key = self._queue.take(self._now())
             if key is not None:
@@ -89,7 +89,7 @@ class Workers:
         try:
             with metrics.RECONCILE_SECONDS.time():
                 crowded = self._queue.lateness(self._now()) > _CROWDED_SECONDS
-                seconds = await self._look(key, self._queue.failures(key), crowded=crowded)
+                seconds = await self._reconcile(key, self._queue.failures(key), crowded=crowded)
         except DistTrainError as error:
             self._failed(key, error)
         except Exception as error:
@@ -100,7 +100,7 @@ class Workers:
             if seconds is not None:
                 self.add(key, timedelta(seconds=max(0.0, seconds)))
         finally:
-            # It may have been added meanwhile, and waited for this look to end.
+            # It may have been added meanwhile, and waited for this to end.
             self._added.set()
             free.release()
 

@@ -20,7 +20,7 @@ from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import key_checks, outcome
+from disttrain_operator.policies import outcome, starting
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
@@ -28,7 +28,7 @@ from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Ren
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
-_HELD_BACK: Final = (
+_IN_BACKOFF: Final = (
     "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
     "while"
 )
@@ -64,8 +64,8 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     objects = desired.objects(text, target.context)
     if objects is None:
         return []
-    held = outcome.held_back_coordinator(target.job, observed)
-    renewed = {} if held is None else {(held.kind, held.name): _HELD_BACK}
+    waiting = outcome.coordinator_in_backoff(target.job, observed)
+    renewed = {} if waiting is None else {(waiting.kind, waiting.name): _IN_BACKOFF}
     renewed |= {(child.kind, child.name): _OTHER_TEMPLATES for child in others}
     actions = _absent(target, objects, observed, common)
     if not own:
@@ -144,7 +144,7 @@ def _absent(
 
 
 def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
-    return CreateKeys(objects.launch, key_checks.holders(job, observed))
+    return CreateKeys(objects.launch, starting.key_holders(job, observed))
 
 
 def _whole(child: Child, text: str, target: Target) -> Child:

@@ -3,10 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Mapping
 from typing import Final
-
-from disttrain_operator.environment import one_of
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMATS: Final = ("text", "json")
@@ -16,10 +13,7 @@ _ABOUT = ("namespace", "job", "reason")
 """What a line may say of the job that it is about."""
 
 
-def configure(environ: Mapping[str, str]) -> None:
-    """Log as DISTTRAIN_LOG_LEVEL and DISTTRAIN_LOG_FORMAT say. Raises InvalidSettings."""
-    level = one_of(environ, "DISTTRAIN_LOG_LEVEL", LEVELS, "INFO")
-    form = one_of(environ, "DISTTRAIN_LOG_FORMAT", FORMATS, "text")
+def configure(level: str, form: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level, handlers=[handler])

@@ -24,8 +24,8 @@ from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
-from disttrain.job.audit import Audit
 from disttrain.job.location import Location
+from disttrain.job.spec import Audit
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from disttrain.job import defaults
-from disttrain.job.evaluation import Evaluation
 from disttrain.job.roles import Durability
 from disttrain.job.spec import Spec
-from disttrain.job.stop import Stop
+from disttrain.job.stop import Evaluation, Stop
 from disttrain.transport.header import Role
 
 

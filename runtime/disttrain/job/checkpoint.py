@@ -7,8 +7,15 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from disttrain.job import object_uri
-from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName, Quantity
-from disttrain.job.section import Count, Positive, Section, refused
+from disttrain.job.section import (
+    ON_A_CLUSTER,
+    Count,
+    ObjectName,
+    Positive,
+    Quantity,
+    Section,
+    refused,
+)
 
 DEFAULT_URI: Final = "checkpoints/"
 

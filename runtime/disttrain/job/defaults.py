@@ -1,7 +1,6 @@
 """Values that a manifest leaves open, derived from what it says. Pure."""
 
-from disttrain.job.audit import Audit
-from disttrain.job.spec import Spec
+from disttrain.job.spec import Audit, Spec
 from disttrain.job.strategy import Strategy
 from disttrain.job.strategy_kind import Precision
 
@@ -26,7 +25,6 @@ def samples_per_step(spec: Spec) -> int:
 
 
 def precision(spec: Spec) -> Precision:
-    """Return the precision of a job's model."""
     return spec.strategy.rule.computes_in
 
 

@@ -6,7 +6,7 @@ PyYAML follows 1.1, and ruamel.yaml takes 010 and 1_000 for numbers, 2024-01-01 
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import yaml
@@ -14,7 +14,6 @@ from pydantic import JsonValue
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from disttrain.job.finding import Finding, Path
-from disttrain.job.limits import MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY
 
 Scalar = None | bool | int | float | str
 
@@ -23,6 +22,16 @@ MAX_DIGITS = 300
 
 MAX_BYTES = 2**20
 """Kubernetes refuses objects of more than about 1.5 MB; a manifest has a few kB."""
+
+MAX_DEPTH = 50
+"""Levels of nesting; a manifest has about 8."""
+
+MAX_VALUES = 5_000
+"""Values after the expansion of aliases, so that a few lines cannot fill the memory, and so that
+no file takes more than about a second to read."""
+
+TOO_DEEP = f"more than {MAX_DEPTH} levels of nesting"
+TOO_MANY = f"more than {MAX_VALUES} values"
 
 _TOO_MANY = f"too large: {TOO_MANY}, aliases expanded"
 _TOO_DEEP = f"nested too deeply: {TOO_DEEP}"
@@ -114,6 +123,25 @@ def _explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None]:
     if isinstance(error, _BeyondLimitsError):
         return problem, mark.line + 1
     return f"not YAML at column {mark.column + 1}: {problem}", mark.line + 1
+
+
+def exceeded(value: JsonValue) -> str | None:
+    """What is too much about a value; None if it is within the limits. Does not recurse."""
+    level, num_values = [value], 0
+    for _ in range(MAX_DEPTH + 1):
+        num_values += len(level)
+        if num_values > MAX_VALUES:
+            return TOO_MANY
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return None
+    return TOO_DEEP
+
+
+def _inner(value: JsonValue) -> Iterable[JsonValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 class _BeyondLimitsError(yaml.MarkedYAMLError):

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from disttrain.job import cluster_field
 from disttrain.job.names import Role
-from disttrain.job.section import NotNegative, Positive, Section, WholeNumber
+from disttrain.job.section import ON_A_CLUSTER, NotNegative, Positive, Section, WholeNumber
 
 DISRUPTION = "DisruptionTarget"
 """The reason of a death by which the cluster took the pod away: a drain, a preemption, a lost node,
@@ -103,7 +102,7 @@ class FailurePolicy(Section):
 
     rules: Annotated[
         tuple[FailureRule, ...],
-        Field(strict=False, max_length=20, json_schema_extra=cluster_field.ON_A_CLUSTER),
+        Field(strict=False, max_length=20, json_schema_extra=ON_A_CLUSTER),
     ] = ()
     """Exceptions from restarting within the budget; the first rule that matches a failure counts.
     Before them, unless one of them names it, comes a rule that restarts processes with the reason

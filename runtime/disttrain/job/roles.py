@@ -5,8 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from disttrain.job.cluster_field import ON_A_CLUSTER
-from disttrain.job.section import Count, Positive, Section
+from disttrain.job.section import ON_A_CLUSTER, Count, Positive, Section
 
 
 class PodTemplate(Section):

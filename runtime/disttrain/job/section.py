@@ -1,11 +1,21 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 MOST = 10**15
@@ -25,6 +35,17 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
+
+_MARK = "x-disttrain-cluster-only"
+
+ON_A_CLUSTER: JsonDict = {_MARK: True}
+"""The `json_schema_extra` of a field that means nothing to a job on one machine."""
+
+OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+LONGEST_OBJECT_NAME = 253
+
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE])?$"
+LONGEST_QUANTITY = 32
 
 EXACTLY_ONE = "x-disttrain-exactly-one"
 """In a section's schema: the fields of which exactly one must be given; null is not given."""
@@ -118,3 +139,46 @@ def _not_one(given: Iterable[str], options: Sequence[str]) -> str | None:
         return f"must have {options[0]}, got nothing"
     seen = " and ".join(found) or "none of them"
     return f"must have exactly one of {', '.join(options)}, got {seen}"
+
+
+def is_on_a_cluster(field: FieldInfo) -> bool:
+    """Whether a field, with all that is in it, means nothing to a job on one machine."""
+    return is_marked(field.json_schema_extra)
+
+
+def is_marked(schema: Any) -> bool:
+    """Whether the schema of a field, or what was added to it, has the mark."""
+    return isinstance(schema, dict) and schema.get(_MARK) is True
+
+
+def _is_object_name(name: str) -> str:
+    if len(name) <= LONGEST_OBJECT_NAME and re.fullmatch(OBJECT_NAME_PATTERN[1:-1], name):
+        return name
+    raise refused(
+        "must be the name of a Kubernetes object: a-z, 0-9, '-' and '.', at most "
+        f"{LONGEST_OBJECT_NAME} characters, got '{name}'"
+    )
+
+
+def _is_quantity(quantity: str) -> str:
+    if len(quantity) <= LONGEST_QUANTITY and re.fullmatch(QUANTITY_PATTERN[1:-1], quantity):
+        return quantity
+    raise refused(f"must be an amount of bytes such as 10Gi or 500M, got '{quantity}'")
+
+
+ObjectName = Annotated[
+    str,
+    AfterValidator(_is_object_name),
+    Field(
+        min_length=1,
+        json_schema_extra={"pattern": OBJECT_NAME_PATTERN, "maxLength": LONGEST_OBJECT_NAME},
+    ),
+]
+"""The name of an object in the job's namespace."""
+
+Quantity = Annotated[
+    str,
+    AfterValidator(_is_quantity),
+    Field(json_schema_extra={"pattern": QUANTITY_PATTERN, "maxLength": LONGEST_QUANTITY}),
+]
+"""An amount of bytes as Kubernetes writes it."""

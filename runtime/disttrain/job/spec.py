@@ -1,18 +1,24 @@
 """The whole manifest: a DistTrainJob, its metadata and its spec."""
 
 import re
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import Checkpoint
-from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName
-from disttrain.job.evaluation import Evaluation
 from disttrain.job.failure_policy import FailurePolicy
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
-from disttrain.job.section import Choice, Count, Section, WholeNumber, refused
-from disttrain.job.stop import Stop
+from disttrain.job.section import (
+    ON_A_CLUSTER,
+    Choice,
+    Count,
+    ObjectName,
+    Section,
+    WholeNumber,
+    refused,
+)
+from disttrain.job.stop import Evaluation, Stop
 from disttrain.job.strategy import Strategy
 
 LONGEST_NAME = 40
@@ -113,6 +119,17 @@ class TaskReference(Section):
 
     source: TaskSource | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """Where the code comes from. null: it is in the image."""
+
+
+class Audit(StrEnum):
+    """What is kept of the ledgers, in which each process writes down its own updates."""
+
+    FULL = "full"
+    """Every record, to the end: the disk use grows with the run."""
+    SUMMARY = "summary"
+    """Records of the checkpoints that are kept; older ones become sums, at each checkpoint."""
+    OFF = "off"
+    """Nothing, so that there is no audit. kubectl takes it for false without quotes."""
 
 
 class Spec(Section):

@@ -1,4 +1,4 @@
-"""When a job is complete."""
+"""When a job is complete, and when its model is measured."""
 
 from pydantic import ConfigDict, Field
 
@@ -57,3 +57,16 @@ class Stop(Section):
             "must say when to stop: give epochs, steps, iterations, samples, seconds or "
             "targetMetric"
         )
+
+
+class Evaluation(Section):
+    """Measures of freshly fetched parameters during training; there is always one at the end."""
+
+    every_epochs: Count | None = 1
+    """Epochs between two evaluations. null: not by epochs."""
+
+    every_seconds: Positive | None = None
+    """Seconds between two evaluations. null: not by time."""
+
+    batch_size: Count | None = None
+    """Samples per forward pass. null: four times the batch size of training."""

@@ -67,7 +67,6 @@ class StrategyKind(Section):
 
     @property
     def computes_in(self) -> Precision:
-        """Numbers of a job's model."""
         return Precision.FLOAT32
 
     def samples_per_step(self, batch_size: int | None) -> int:

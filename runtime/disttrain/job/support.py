@@ -6,10 +6,10 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
-from disttrain.job import cluster_field, object_uri
+from disttrain.job import object_uri
 from disttrain.job.finding import Finding, Path
 from disttrain.job.roles import Transport
-from disttrain.job.section import Section
+from disttrain.job.section import Section, is_on_a_cluster
 from disttrain.job.spec import DistTrainJob, Spec
 
 _CODE: Path = ("spec", "task", "source")
@@ -17,12 +17,10 @@ _CODE: Path = ("spec", "task", "source")
 
 
 def on_one_machine(job: DistTrainJob) -> list[Finding]:
-    """Return why a job cannot run on one machine; empty if it can."""
     return list(_anywhere(job.spec))
 
 
 def on_a_cluster(job: DistTrainJob) -> list[Finding]:
-    """Return why a job cannot run on a cluster; empty if it can."""
     return [*_anywhere(job.spec), *_between_pods(job.spec)]
 
 
@@ -60,7 +58,7 @@ def _without_meaning(section: Section, around: Path) -> Iterator[Path]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         path = (*around, field.alias or name)
-        if cluster_field.is_on_a_cluster(field) and value != field.default:
+        if is_on_a_cluster(field) and value != field.default:
             yield path
         elif isinstance(value, Section):
             yield from _without_meaning(value, path)

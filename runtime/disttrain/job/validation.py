@@ -5,13 +5,15 @@ is wrong between sections.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from pydantic import JsonValue, ValidationError
+from pydantic_core import ErrorDetails
 
-from disttrain.job import fields, messages, rules
+from disttrain.job import fields, rules
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.rule import Rule
 from disttrain.job.section import FIELDS_ONLY, Section
@@ -19,6 +21,9 @@ from disttrain.job.spec import DistTrainJob
 
 MAX_FINDINGS = 100
 """More than a person reads, few enough that no file takes long to refuse."""
+
+_LONGEST_VALUE = 60
+"""Characters of a value that a message shows."""
 
 _MORE = Finding(path=(), message=f"more than {MAX_FINDINGS} findings; the others are not shown")
 
@@ -55,7 +60,7 @@ def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
         job = DistTrainJob.model_validate(value, context=FIELDS_ONLY, by_alias=True, by_name=False)
     except ValidationError as error:
         details = error.errors(include_url=False)[: MAX_FINDINGS + 1]
-        found = [Finding(path=each["loc"], message=messages.message_for(each)) for each in details]
+        found = [Finding(path=each["loc"], message=_message_for(each)) for each in details]
         return None, found
     return job, []
 
@@ -116,3 +121,109 @@ def _repair(root: JsonValue, path: Path) -> None:
     field = fields.field_at(tuple(names))
     if field and field.is_required() and field.examples:
         parent[names[-1]] = copy.deepcopy(field.examples[0])
+
+
+def _described(value: object) -> str:
+    """Return a value and its kind as a person would say it: `'3' (text)`, `nothing (null)`."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true (boolean)" if value else "false (boolean)"
+    if isinstance(value, str):
+        return f"{_shortened(repr(value))} (text)"
+    if isinstance(value, int | float):
+        return f"{_shortened(str(value))} (number)"
+    return "a mapping" if isinstance(value, dict) else "a list"
+
+
+def _message_for(error: ErrorDetails) -> str:
+    """Return rule, value seen and remedy, without the path."""
+    if error["type"] in _BOUNDS:
+        words, key = _BOUNDS[error["type"]]
+        bound, seen = error["ctx"][key], error["input"]
+        return f"must be {words} {_number(bound)}, got {_number(seen)}"
+    if error["type"] in _KINDS:
+        return f"must be {_KINDS[error['type']]}, got {_described(error['input'])}"
+    if error["type"] in _SPECIAL:
+        return _SPECIAL[error["type"]](error)
+    return error["msg"]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _number(value: float) -> str:
+    return _shortened(f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def _choice(error: ErrorDetails) -> str:
+    expected, seen = error["ctx"]["expected"], error["input"]
+    names = expected.replace("'", "").replace(" or ", ", ").split(", ")
+    if len(names) == 1:
+        return f"must be {expected}, got {_described(seen)}"
+    near = difflib.get_close_matches(seen, names, 2, 0.7) if isinstance(seen, str) else []
+    # Of several near ones the spelling does not tell which is meant: float16 is no float64, nor is
+    # gpu cpu.
+    remedy = f"; did you mean '{near[0]}'?" if len(near) == 1 else ""
+    return f"must be one of {expected}, got {_described(seen)}{remedy}"
+
+
+def _missing(error: ErrorDetails) -> str:
+    field = fields.field_at(error["loc"])
+    example: JsonValue = field.examples[0] if field and field.examples else None
+    return "required" if example is None else f"required, for example {_written(example)}"
+
+
+def _written(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return str(value)
+
+
+def _extra(error: ErrorDetails) -> str:
+    *around, name = error["loc"]
+    section = fields.section_at(tuple(around))
+    return fields.unknown(str(name), fields.by_name(section) if section else ())
+
+
+def _empty(error: ErrorDetails) -> str:
+    return f"must not be empty, got {_described(error['input'])}"
+
+
+def _too_long(error: ErrorDetails) -> str:
+    context, seen = error["ctx"], error["input"]
+    unit = "characters" if isinstance(seen, str) else "items"
+    return f"must have at most {context['max_length']} {unit}, got {len(seen)}"
+
+
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+_KINDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+
+_SPECIAL: dict[str, Callable[[ErrorDetails], str]] = {
+    "missing": _missing,
+    "extra_forbidden": _extra,
+    "literal_error": _choice,
+    "enum": _choice,
+    "string_too_short": _empty,
+    "too_short": _empty,
+    "string_too_long": _too_long,
+    "too_long": _too_long,
+}

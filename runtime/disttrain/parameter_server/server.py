@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restore
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.job import defaults
-from disttrain.job.audit import Audit
+from disttrain.job.spec import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder

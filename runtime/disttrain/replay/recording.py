@@ -16,9 +16,8 @@ from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.job import defaults, manifest_file, names
-from disttrain.job.audit import Audit
 from disttrain.job.roles import Device
-from disttrain.job.spec import Spec
+from disttrain.job.spec import Audit, Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder

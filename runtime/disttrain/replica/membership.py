@@ -11,7 +11,7 @@ from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
-from disttrain.job.audit import Audit
+from disttrain.job.spec import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient

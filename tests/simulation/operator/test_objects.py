@@ -12,7 +12,7 @@ from builders import many_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
-from disttrain_operator.manifests import container, pod
+from disttrain_operator.manifests import pod
 from disttrain_operator.manifests.children import children, common
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Scale
@@ -63,14 +63,14 @@ class Operator(OperatorInMemory):
         super().__init__(world, self.counting, config)
         self.see_everything()
 
-    def look(self, key: JobKey = KEY) -> None:
+    def reconcile(self, key: JobKey = KEY) -> None:
         self.hear()
         asyncio.run(self.reconciler.look(key, 0))
 
     def settle(self, key: JobKey = KEY) -> None:
         """Turns of controllers and operator, until nothing is to be done."""
         for _ in range(6):
-            self.look(key)
+            self.reconcile(key)
             self.world.run_controllers()
             self.world.now += timedelta(seconds=2)
 
@@ -110,12 +110,12 @@ def test_where_a_name_is_taken_nothing_runs_and_nobody_gets_rights(kind: Kind, n
     submit(world)
     operator = Operator(world)
 
-    operator.look()
+    operator.reconcile()
     tried = world.created.copy()
     for _ in range(3):
         assert own_workloads(world) == []
         world.now += timedelta(seconds=6)
-        operator.look()
+        operator.reconcile()
 
     assert world.created == tried, "making the rest again each time would run it for a moment"
     bindings = [body for key, body in world.objects.items() if key[0] is Kind.RoleBinding]
@@ -189,7 +189,7 @@ def test_an_upgrade_touches_nothing_that_runs_and_a_job_is_what_it_was_through_a
 
     # Another image, other templates, and a CRD with a default of its own.
     monkeypatch.setattr(pod, "GRACE_SECONDS", 7)
-    monkeypatch.setattr(container, "_STARTUP_SECONDS", 8)
+    monkeypatch.setattr(pod, "_STARTUP_SECONDS", 8)
     world.change(JOB, {"spec": {"coordinator": {"leaseSeconds": 31.0}}})
     new = Operator(world, ManifestConfig(image="other:2", image_pull_secrets=("other",)))
     new.settle()
@@ -236,9 +236,9 @@ def test_a_deployment_that_an_older_operator_made_ends_with_its_job() -> None:
     key = made_by_an_older_operator(world, "uid-1-disttrainjob")
     assert world.objects[JOB]["metadata"]["uid"] == "uid-1-disttrainjob"
     operator = Operator(world)
-    operator.look()
+    operator.reconcile()
     before = len(operator.counting.requests)
-    operator.look()
+    operator.reconcile()
     assert len(operator.counting.requests) == before, "while it runs nothing is asked for"
     assert world.find(key)["spec"]["replicas"] == 2
 
@@ -304,6 +304,6 @@ def test_a_job_costs_few_requests(shards: int, until_running: int, whole_life: i
     operator.settle(other)
     assert world.objects[job]["status"]["phase"] == "Complete"
     world.now += timedelta(seconds=61)
-    operator.look(other)
+    operator.reconcile(other)
     assert job not in world.objects
     assert len(requests) <= whole_life, requests

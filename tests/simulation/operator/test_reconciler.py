@@ -68,7 +68,7 @@ class Operator(OperatorInMemory):
             self.told.setdefault(uid, []).append(event)
 
     def tell_again(self, chance: random.Random) -> None:
-        """Take in old sights, as a list that was read slowly brings them after a watch."""
+        """Take in old observations, as a list that was read slowly brings them after a watch."""
         known = {uid for kind in KINDS for uid in self.inventory.versions(kind)}
         for uid in chance.sample(
             sorted(known & set(self.told)), min(2, len(known & set(self.told)))
@@ -81,7 +81,7 @@ class Operator(OperatorInMemory):
             self.take(event)
         self.pending = []
 
-    async def look(self) -> bool:
+    async def reconcile(self) -> bool:
         """One look; returns whether it went well."""
         try:
             await self.reconciler.look(KEY, 0)
@@ -127,7 +127,7 @@ async def faults(world: World, chance: random.Random, *, end_at: int) -> Operato
             world.down = False
             await operator.relist()
         operator.hear_some(chance, loss=0.1)
-        await operator.look()
+        await operator.reconcile()
     world.down = False
     return operator
 
@@ -143,7 +143,7 @@ async def settle(world: World, operator: Operator) -> None:
         operator.hear_some(chance, loss=0)
         operator.hear_the_rest()
         before = world.num_requests
-        assert await operator.look()
+        assert await operator.reconcile()
         if world.num_requests == before:
             return
     pytest.fail("the reconciler never comes to rest")
@@ -194,14 +194,14 @@ def test_after_its_end_nothing_of_a_job_is_created(world: World, seed: int) -> N
     async def scenario() -> int:
         operator = Operator(world)
         await operator.relist()
-        await operator.look()
+        await operator.reconcile()
         world.run_controllers()
         world.finish_coordinators(COMPLETE)
         operator.hear_some(chance, loss=0)
-        await operator.look()
+        await operator.reconcile()
         assert told_ends(world.objects[JOB]) or operator.pending
         await operator.relist()
-        await operator.look()
+        await operator.reconcile()
         created = len(made_by_the_operator(world))
         await settle(world, await faults(world, chance, end_at=-1))
         return created
@@ -250,13 +250,13 @@ def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects(
     async def scenario() -> None:
         operator = Operator(world)
         await operator.relist()
-        await operator.look()
+        await operator.reconcile()
         leftover = world.objects[SERVICE]
         world.delete(JOB)
         world.put(Kind.Service, leftover, "ADDED")
         world.create(Kind.DistTrainJob, job())
         await operator.relist()
-        await operator.look()
+        await operator.reconcile()
         kinds = {each["type"] for each in world.objects[JOB]["status"]["conditions"]}
         assert "WaitingForPrevious" in kinds
         assert world.objects[SERVICE]["spec"] == leftover["spec"]
@@ -310,7 +310,7 @@ def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them(world:
         world.change(place, {"status": status})
         world.now += timedelta(minutes=2)
         operator.hear_some(random.Random(0), loss=0)
-        assert await operator.look()
+        assert await operator.reconcile()
 
         assert secret in world.objects
         left = {body["metadata"]["uid"] for body in pods(world)}
@@ -326,7 +326,7 @@ def test_however_often_a_coordinator_is_told_to_end_the_next_one_comes_at_once(
     async def turn(operator: Operator) -> None:
         world.run_controllers()
         operator.hear_some(random.Random(0), loss=0)
-        assert await operator.look()
+        assert await operator.reconcile()
 
     async def happens(operator: Operator) -> None:
         started = operator.inventory.at(KEY).children[COORDINATOR_JOB].started
@@ -377,7 +377,7 @@ def test_a_job_whose_time_passes_while_its_end_is_recorded_goes_with_the_next_lo
         operator.hear()
         seconds = await operator.reconciler.look(KEY, 0)
         assert world.objects[JOB]["status"]["phase"] == "Complete"
-        await operator.look()
+        await operator.reconcile()
         return seconds
 
     assert asyncio.run(scenario()) == 0
@@ -396,7 +396,7 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
                 operator.take(event)
         for pod in list(operator.inventory.at(KEY).pods.values()):
             operator.inventory.drop(pod)
-        assert await operator.look()
+        assert await operator.reconcile()
 
     when_at_rest(world, happens)
 
@@ -410,7 +410,7 @@ def test_a_job_whose_deletion_is_told_last_has_nothing_made_again(world: World) 
         assert told
         for event in told:
             operator.take(event)
-        assert await operator.look()
+        assert await operator.reconcile()
 
     when_at_rest(world, happens)
 

@@ -15,7 +15,7 @@ from builders.fake_cluster import BEGIN, FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain.errors import DistTrainError
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Change
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.reconcile.queue import Queue
 
@@ -55,13 +55,13 @@ class Operator(OperatorInMemory):
 
     def wake(self) -> None:
         """Take in what happened, and let it wake whom it wakes."""
-        for kind, (job, news) in self.hear():
+        for kind, (job, change) in self.hear():
             if kind is Kind.DistTrainJob:
-                if news is not News.NOTHING:
-                    self.queue.forgive(job)
+                if change is not Change.NOTHING:
+                    self.queue.reset_backoff(job)
                     self.queue.add(job, self.now())
                 continue
-            wait = news.wait_for(self.inventory.at(job).job)
+            wait = change.debounce(self.inventory.at(job).job)
             if wait is not None:
                 self.queue.add(job, self.now() + wait.total_seconds())
 

@@ -4,8 +4,8 @@ import pytest
 
 from builders.jobs import a_job
 from disttrain.job import defaults
-from disttrain.job.audit import Audit
 from disttrain.job.schedule import LinearWarmup
+from disttrain.job.spec import Audit
 from disttrain.job.update_rules.adagrad import Adagrad
 
 OPTIMIZER = "spec.strategy.downpour.optimizer"

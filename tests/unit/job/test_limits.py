@@ -1,6 +1,6 @@
 from typing import Any
 
-from disttrain.job import limits
+from disttrain.job import document
 
 
 def nested(levels: int) -> Any:
@@ -11,11 +11,11 @@ def nested(levels: int) -> Any:
 
 
 def test_a_value_within_the_limits_is_fine() -> None:
-    assert limits.exceeded({"a": [1] * (limits.MAX_VALUES - 2)}) is None
-    assert limits.exceeded(nested(limits.MAX_DEPTH)) is None
+    assert document.exceeded({"a": [1] * (document.MAX_VALUES - 2)}) is None
+    assert document.exceeded(nested(document.MAX_DEPTH)) is None
 
 
 def test_too_deep_and_too_many_are_told() -> None:
-    assert limits.exceeded(nested(limits.MAX_DEPTH + 1)) == limits.TOO_DEEP
-    assert limits.exceeded(nested(100_000)) == limits.TOO_DEEP
-    assert limits.exceeded({"a": [1] * limits.MAX_VALUES}) == limits.TOO_MANY
+    assert document.exceeded(nested(document.MAX_DEPTH + 1)) == document.TOO_DEEP
+    assert document.exceeded(nested(100_000)) == document.TOO_DEEP
+    assert document.exceeded({"a": [1] * document.MAX_VALUES}) == document.TOO_MANY

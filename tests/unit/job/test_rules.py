@@ -6,8 +6,8 @@ import pytest
 
 from builders.jobs import a_job
 from disttrain.job import rules
-from disttrain.job.audit import Audit
 from disttrain.job.finding import Severity
+from disttrain.job.spec import Audit
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy import Strategy
 

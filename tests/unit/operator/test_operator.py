@@ -5,8 +5,8 @@ import pytest
 
 from builders.fake_cluster import FakeClient, World
 from builders.operator_jobs import job
+from disttrain_operator.cluster.client import Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import NotHeld
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobKey
@@ -46,21 +46,21 @@ def test_an_operator_whose_workers_take_no_turn_is_not_alive(
 def test_only_who_holds_the_lease_looks_at_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     key, looked = JobKey("here", "job"), []
 
-    async def look(_: Reconciler, at: JobKey, num_failures: int, *, crowded: bool) -> None:
+    async def reconcile(_: Reconciler, at: JobKey, num_failures: int, *, crowded: bool) -> None:
         assert (num_failures, crowded) == (0, False)
         looked.append(at)
 
-    monkeypatch.setattr(Reconciler, "look", look)
+    monkeypatch.setattr(Reconciler, "look", reconcile)
 
     async def scenario() -> None:
         operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())
         with pytest.raises(NotHeld):
-            await operator._look(key, 0, crowded=False)
+            await operator._reconcile(key, 0, crowded=False)
         await operator._scope.take()
-        await operator._look(key, 0, crowded=False)
+        await operator._reconcile(key, 0, crowded=False)
         assert looked == [key]
         operator._scope._others = {"here": "another"}
-        assert await operator._look(key, 0, crowded=False) is None
+        assert await operator._reconcile(key, 0, crowded=False) is None
 
     asyncio.run(scenario())
 
@@ -71,9 +71,9 @@ def test_jobs_that_another_left_are_looked_at() -> None:
     async def scenario() -> None:
         operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())
         operator._inventory.put(job())
-        operator._look_at_all_in("elsewhere")
+        operator._enqueue_all_in("elsewhere")
         assert len(operator._workers._queue) == 0
-        operator._look_at_all_in(job().key.namespace)
+        operator._enqueue_all_in(job().key.namespace)
         assert len(operator._workers._queue) == 1
 
     asyncio.run(scenario())

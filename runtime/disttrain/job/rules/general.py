@@ -2,10 +2,9 @@
 
 from pydantic.alias_generators import to_camel
 
-from disttrain.job.audit import Audit
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule
-from disttrain.job.spec import Spec
+from disttrain.job.spec import Audit, Spec
 from disttrain.job.strategy import KINDS
 from disttrain.job.strategy_kind import StrategyKind
 

@@ -115,7 +115,6 @@ class Sandblaster(StrategyKind):
         return self.precision
 
     def samples_per_step(self, batch_size: int | None) -> int:
-        """A portion."""
         del batch_size
         return self.portion_size
 

@@ -17,8 +17,7 @@ from disttrain.coordinator.protocol.reports import (
     staleness_quantile,
 )
 from disttrain.coordinator.status import status
-from disttrain.job.evaluation import Evaluation
-from disttrain.job.stop import Stop, TargetMetric
+from disttrain.job.stop import Evaluation, Stop, TargetMetric
 from disttrain.transport.header import Role
 
 

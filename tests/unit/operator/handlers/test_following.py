@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.streams import Event, EventType
+from disttrain_operator.cluster.answers import Event, EventType
+from disttrain_operator.cluster.client import Query
 from disttrain_operator.errors import Gone, Unavailable
 from disttrain_operator.handlers import following
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile.relist import Relister
 
 QUERY = Query(kind=Kind.Service)
@@ -54,8 +54,8 @@ def follow(watches: Script) -> tuple[list[str], list[tuple[Any, ...]]]:
     async def scenario() -> list[str]:
         client = ScriptedClient(World(), watches)
         inventory = Inventory()
-        sights = Sights(inventory, frozenset())
-        relister = Relister(client, inventory, sights, (), lambda _: None)
+        observer = Observer(inventory, frozenset())
+        relister = Relister(client, inventory, observer, (), lambda _: None)
         follower = Follower(client, relister, lambda *about: told.append(about[:2]))
         task = asyncio.create_task(follower.follow(QUERY, "5"))
         async with asyncio.timeout(10):
@@ -133,8 +133,8 @@ def test_a_broken_connection_goes_on_from_the_last_event(monkeypatch: Any) -> No
 def test_a_watch_that_is_begun_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> list[bool]:
         client, loop = ScriptedClient(World(), []), asyncio.get_running_loop()
-        sights = Sights(Inventory(), frozenset())
-        relister = Relister(client, Inventory(), sights, (), lambda _: None)
+        observer = Observer(Inventory(), frozenset())
+        relister = Relister(client, Inventory(), observer, (), lambda _: None)
         follower = Follower(client, relister, lambda *_: None)
         assert follower.is_alive(timedelta(minutes=10)), "none is followed yet"
         task = asyncio.create_task(follower.follow(QUERY, "5"))

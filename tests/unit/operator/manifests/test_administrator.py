@@ -8,7 +8,7 @@ import pytest
 from builders.operator_jobs import context, job
 from disttrain.job.checkpoint import WhenDeleted
 from disttrain.job.names import Role
-from disttrain_operator.manifests import access, volume, workloads
+from disttrain_operator.manifests import access, children, volume
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodSecurity
 from disttrain_operator.manifests.pod import pod_template
 from disttrain_operator.reconcile import desired
@@ -93,7 +93,7 @@ def test_other_pods_may_be_anywhere(default: DefaultVolume, checkpoint: dict[str
 
 def test_a_drain_takes_pods_that_share_a_node_together() -> None:
     apart, together = context(), context(ManifestConfig(default_volume=ONCE))
-    budgets = [workloads.shard_budget(each) for each in (apart, together)]
+    budgets = [children.shard_budget(each) for each in (apart, together)]
     assert [each and each["spec"]["maxUnavailable"] for each in budgets] == [1, "100%"]
 
 

@@ -6,8 +6,8 @@ import pytest
 from builders.operator_jobs import KEY, NOW, pod
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
-from disttrain_operator.observed import pods
-from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed import parsing
+from disttrain_operator.observed.inventory import MOST_DEATHS, Inventory
 from disttrain_operator.observed.records import Death, PodRecord
 from disttrain_operator.reconcile import report
 
@@ -16,7 +16,7 @@ SECOND = replace(FIRST, exit_code=7, time=NOW + timedelta(seconds=1))
 
 
 def sights(*seen: PodRecord) -> PodRecord:
-    """What is kept of a pod after some sights of it."""
+    """What is kept of a pod after some observations of it."""
     inventory = Inventory()
     for version, each in enumerate(seen, start=1):
         inventory.put(replace(each, version=version))
@@ -49,7 +49,7 @@ def test_deaths_do_not_pile_up() -> None:
         for number in range(1, 50)
     ]
 
-    assert len(sights(*many).earlier) == pods.MOST_DEATHS
+    assert len(sights(*many).earlier) == MOST_DEATHS
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_pod_of_a_node_that_was_lost_is_told_from_one_that_was_evicted(
     labels = {cluster_labels.COMPONENT: Role.SHARD.value}
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
 
-    found = pods.record({"metadata": {"labels": labels}, "status": {"conditions": [condition]}})
+    found = parsing.pod({"metadata": {"labels": labels}, "status": {"conditions": [condition]}})
 
     assert found is not None
     assert (found.tainted, found.disrupted) == (tainted, True)

@@ -7,8 +7,7 @@ import pytest
 from builders.operator_jobs import KEY, NOW, child, job, pod
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)
@@ -24,7 +23,7 @@ def test_of_jobs_of_one_name_only_the_last_ones_end_is_kept() -> None:
         inventory.put(ended)
         inventory.drop(ended)
         inventory.put(job({"uid": uid, "version": 2}))
-        assert inventory.at(KEY).words == {uid: COMPLETE}
+        assert inventory.at(KEY).decided == {uid: COMPLETE}
         inventory.drop(job({"uid": uid}))
 
 
@@ -37,7 +36,7 @@ def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
 
     inventory.put(job({"uid": "uid"}))
 
-    assert inventory.at(KEY).words == {"uid": COMPLETE}
+    assert inventory.at(KEY).decided == {"uid": COMPLETE}
 
 
 def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> None:
@@ -50,7 +49,7 @@ def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> Non
     inventory.put(job({"uid": "first", "version": 2}))
     inventory.put(job({"uid": "second", "version": 3}))
 
-    assert inventory.at(KEY).words == {"second": COMPLETE}
+    assert inventory.at(KEY).decided == {"second": COMPLETE}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +64,8 @@ def test_a_late_sight_of_the_job_before_forgets_no_word_of_the_next_one() -> Non
 def test_an_older_sight_never_replaces_a_newer_one(older: Any, newer: Any) -> None:
     inventory = Inventory()
     inventory.put(older)
-    assert inventory.put(newer) is not News.NOTHING
+    assert inventory.put(newer) is not Change.NOTHING
 
-    assert inventory.put(older) is News.NOTHING
+    assert inventory.put(older) is Change.NOTHING
 
     assert inventory.at(KEY).of_kind(newer.kind) == [newer]

@@ -10,10 +10,9 @@ from builders import operator_jobs
 from disttrain.job import cluster_labels
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import outcomes, parsing
-from disttrain_operator.observed.inventory import Inventory, Observed
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.inventory import Change, Inventory, Observed
 from disttrain_operator.observed.records import EndPhase, JobKey, Outcome
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.stages import Stage
 from disttrain_operator.reconcile import report
@@ -81,12 +80,12 @@ def test_what_stopped_workloads_keep_of_an_outcome_is_the_same() -> None:
 )
 def test_an_outcome_whose_time_is_spoiled_is_no_news_each_time(time: dict[str, Any]) -> None:
     inventory = Inventory()
-    sights = Sights(inventory, frozenset())
+    observer = Observer(inventory, frozenset())
     body = a_job({"type": "Complete", "status": "True", **time})
 
-    found = [sights.seen(Kind.DistTrainJob, body).news for _ in range(2)]
+    found = [observer.seen(Kind.DistTrainJob, body).change for _ in range(2)]
 
-    assert found == [News.DECISIVE, News.NOTHING]
+    assert found == [Change.DECISIVE, Change.NOTHING]
     job = inventory.at(KEY).job
     assert job is not None
     assert job.outcome is not None
@@ -100,12 +99,12 @@ def test_a_coordinator_that_ended_at_an_unknown_time_is_no_news_each_time(
     finished: dict[str, str], time: datetime
 ) -> None:
     inventory = Inventory()
-    sights = Sights(inventory, frozenset())
+    observer = Observer(inventory, frozenset())
     body = a_coordinator(finished)
 
-    found = [sights.seen(Kind.Pod, body).news for _ in range(2)]
+    found = [observer.seen(Kind.Pod, body).change for _ in range(2)]
 
-    assert found == [News.DECISIVE, News.NOTHING]
+    assert found == [Change.DECISIVE, Change.NOTHING]
     (pod,) = inventory.at(KEY).pods.values()
     assert pod.outcome is not None
     assert pod.outcome.time == time

@@ -9,7 +9,7 @@ from builders.fake_cluster import World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile import report
 
 JOBS = 20
@@ -24,12 +24,12 @@ def lines(world: World) -> list[Line]:
 
 
 def see(inventory: Inventory, told: list[Line]) -> None:
-    sights = Sights(inventory, report.FIELDS)
+    observer = Observer(inventory, report.FIELDS)
     for kind, line in told:
-        sights.seen(kind, json.loads(line))
+        observer.seen(kind, json.loads(line))
 
 
-def look(world: World) -> None:
+def reconcile(world: World) -> None:
     """An operator looks at every job once."""
     operator = OperatorInMemory(world)
     operator.see_everything()
@@ -43,9 +43,9 @@ def running_jobs() -> list[Line]:
     for place in range(JOBS):
         body = many_jobs.job(f"j{place}")
         world.create(Kind.DistTrainJob, {"metadata": body["metadata"], "spec": body["spec"]})
-    look(world)
+    reconcile(world)
     world.run_controllers()
-    look(world)
+    reconcile(world)
     return lines(world)
 
 

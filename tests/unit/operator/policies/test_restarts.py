@@ -39,7 +39,7 @@ def test_a_restart_is_counted_once_however_often_it_is_seen() -> None:
     first = count("", [failed(2)], FailurePolicy())
     again = count(first.annotation, [failed(2)], FailurePolicy())
 
-    assert first.totals[Role.REPLICA] == again.totals[Role.REPLICA] == 2
+    assert first.tallies[Role.REPLICA].total == again.tallies[Role.REPLICA].total == 2
     assert len(first.fresh) == 1
     assert again.fresh == ()
     assert again.annotation == first.annotation
@@ -51,7 +51,7 @@ def test_each_failure_between_two_looks_is_judged_by_how_it_died() -> None:
 
     counted = count("", [failed(3, earlier=(DISRUPTED, seventh))], fails)
 
-    assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (3, 2)
+    assert (counted.tallies[Role.REPLICA].total, counted.tallies[Role.REPLICA].charged) == (3, 2)
     outcome = restarts.ended(counted, fails, NOW)
     assert outcome is not None
     assert "exit code 7" in outcome.message
@@ -62,7 +62,7 @@ def test_each_failure_between_two_looks_is_judged_by_how_it_died() -> None:
 def test_failures_that_nobody_saw_are_judged_as_the_next_one() -> None:
     counted = count("", [failed(5, earlier=(DISRUPTED,))], FailurePolicy())
 
-    assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (5, 1)
+    assert (counted.tallies[Role.REPLICA].total, counted.tallies[Role.REPLICA].charged) == (5, 1)
 
 
 def test_a_death_counts_as_its_container_starts_again() -> None:
@@ -82,18 +82,18 @@ def test_restarts_of_pods_that_are_gone_stay_counted() -> None:
 
     later = count(first.annotation, [], FailurePolicy())
 
-    assert later.totals[Role.REPLICA] == 2
-    assert count(later.annotation, [], FailurePolicy()).totals[Role.REPLICA] == 2
+    assert later.tallies[Role.REPLICA].total == 2
+    assert count(later.annotation, [], FailurePolicy()).tallies[Role.REPLICA].total == 2
 
 
 def test_disruptions_are_counted_but_no_budget_is_charged() -> None:
     counted = count("", [failed(5, DISRUPTED)], policy(FailureAction.FAIL_JOB))
 
-    assert counted.totals[Role.REPLICA] == 5
-    assert counted.charged[Role.REPLICA] == 0
+    assert counted.tallies[Role.REPLICA].total == 5
+    assert counted.tallies[Role.REPLICA].charged == 0
     assert restarts.ended(counted, policy(FailureAction.FAIL_JOB), NOW) is None
     again = count(counted.annotation, [failed(6)], FailurePolicy())
-    assert (again.totals[Role.REPLICA], again.charged[Role.REPLICA]) == (6, 1)
+    assert (again.tallies[Role.REPLICA].total, again.tallies[Role.REPLICA].charged) == (6, 1)
 
 
 def test_more_failures_than_the_budget_end_the_job() -> None:
@@ -125,7 +125,7 @@ def test_a_job_that_is_made_smaller_keeps_the_budget_that_it_had() -> None:
     few = count(many.annotation, [], FailurePolicy(), replicas=2)
 
     assert restarts.ended(few, FailurePolicy(), NOW) is None
-    assert few.charged[Role.REPLICA] == 500
+    assert few.tallies[Role.REPLICA].charged == 500
 
 
 def test_a_rule_fails_the_job_and_is_named() -> None:
@@ -154,7 +154,7 @@ def test_a_pod_that_failed_counts_unless_it_was_told_to_end(
 ) -> None:
     failed_pod = pod(Role.REPLICA, **{"death": DEATH, **changed})
 
-    assert count("", [failed_pod], FailurePolicy()).totals[Role.REPLICA] == number
+    assert count("", [failed_pod], FailurePolicy()).tallies[Role.REPLICA].total == number
 
 
 def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
@@ -172,4 +172,4 @@ def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
     ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}', '{"replica": {"total": "50"}}'],
 )
 def test_an_annotation_that_somebody_spoiled_counts_as_none(spoiled: str) -> None:
-    assert count(spoiled, [failed(1)], FailurePolicy()).totals[Role.REPLICA] == 1
+    assert count(spoiled, [failed(1)], FailurePolicy()).tallies[Role.REPLICA].total == 1

@@ -20,11 +20,11 @@ from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
     Create,
+    Knowledge,
     RemovePod,
     Renew,
     Rescale,
 )
-from disttrain_operator.reconcile.knowledge import Knowledge
 
 
 class Recorder:

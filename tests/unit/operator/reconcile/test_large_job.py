@@ -10,8 +10,7 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import Death
 from disttrain_operator.reconcile import plan
-from disttrain_operator.reconcile.actions import Annotate, Create
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Annotate, Create, Knowledge
 
 REPLICAS = 2000
 LONGEST_ANNOTATION = 100_000

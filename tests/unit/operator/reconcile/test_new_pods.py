@@ -15,8 +15,7 @@ from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.reconcile import plan
-from disttrain_operator.reconcile.actions import Create, Plan, Renew, Rescale
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Create, Knowledge, Plan, Renew, Rescale
 
 BEFORE = ManifestConfig(
     pod_security=PodSecurity.PRIVILEGED, pod_defaults='{"spec":{"hostNetwork":true}}'

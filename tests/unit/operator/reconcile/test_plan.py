@@ -21,12 +21,12 @@ from disttrain_operator.reconcile.actions import (
     Create,
     CreateKeys,
     DeleteJob,
+    Knowledge,
     Plan,
     RemovePod,
     Renew,
     Rescale,
 )
-from disttrain_operator.reconcile.knowledge import Knowledge
 
 CONFIG = ManifestConfig()
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="1 epoch", time=NOW)
@@ -381,13 +381,13 @@ def test_what_a_user_should_know_of_the_manifest_is_passed_on() -> None:
     assert made(Observed(job())).warnings == ()
 
 
-HELD_BACK = {"remaining": 0, "ready": 0, "failed": 3, "version": 7}
+IN_BACKOFF = {"remaining": 0, "ready": 0, "failed": 3, "version": 7}
 """A Job that waits before it makes its next pod."""
 
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_coordinator_that_would_have_to_wait_gets_another_job(*, resumed: bool) -> None:
-    seen = observed(job(), PODS[1:], Job={**HELD_BACK, "wanted": 0 if resumed else 1})
+    seen = observed(job(), PODS[1:], Job={**IN_BACKOFF, "wanted": 0 if resumed else 1})
 
     (action,) = made(seen).actions
 
@@ -414,14 +414,14 @@ def test_a_coordinator_that_would_have_to_wait_gets_another_job(*, resumed: bool
 def test_otherwise_the_coordinators_job_stays(
     pods: tuple[PodRecord, ...], changed: dict[str, Any]
 ) -> None:
-    seen = observed(job(), pods, Job={**HELD_BACK, **changed})
+    seen = observed(job(), pods, Job={**IN_BACKOFF, **changed})
 
     assert not [action for action in made(seen).actions if isinstance(action, Renew)]
 
 
 def test_a_job_that_is_suspended_or_has_ended_keeps_its_coordinators_job() -> None:
-    suspended = observed(job(suspend=True), PODS[1:], Job={**HELD_BACK, "wanted": 0})
-    ended = observed(job({"outcome": COMPLETE}), (), Job=HELD_BACK)
+    suspended = observed(job(suspend=True), PODS[1:], Job={**IN_BACKOFF, "wanted": 0})
+    ended = observed(job({"outcome": COMPLETE}), (), Job=IN_BACKOFF)
 
     for seen in (suspended, ended):
         assert not [action for action in made(seen).actions if isinstance(action, Renew)]

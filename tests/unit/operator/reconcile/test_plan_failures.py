@@ -17,11 +17,10 @@ from disttrain_operator.observed.records import (
     Outcome,
     PodRecord,
 )
-from disttrain_operator.policies import key_checks
 from disttrain_operator.policies import outcome as outcome_policy
+from disttrain_operator.policies import starting
 from disttrain_operator.reconcile import plan
-from disttrain_operator.reconcile.actions import Annotate, CreateKeys, Plan, RestartAll
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Annotate, CreateKeys, Knowledge, Plan, RestartAll
 
 CONFIG = ManifestConfig()
 DEATH = Death(exit_code=7, reason="Error", message="", time=NOW, reasons=frozenset({"Error"}))
@@ -90,7 +89,7 @@ def test_the_words_of_a_coordinator_whose_pod_is_gone_count() -> None:
     inventory.drop(last)
 
     seen = observed(record, ended=EndPhase.COMPLETE)
-    seen.words = inventory.at(record.key).words
+    seen.decided = inventory.at(record.key).decided
     assert made(seen).outcome == COMPLETE
     assert not outcome_policy.is_guess(COMPLETE)
 
@@ -106,14 +105,14 @@ def test_an_end_of_which_nobody_knows_is_a_guess() -> None:
 def test_keys_are_looked_for_when_a_pod_gets_no_volumes() -> None:
     stuck = pod(Role.REPLICA, 5, phase="Pending", waiting="ContainerCreating", created=NOW)
     seen = observed(job(), PODS[1], stuck)
-    seconds = key_checks.PATIENCE.total_seconds()
+    seconds = starting.CREATING_PATIENCE.total_seconds()
 
-    assert made(seen, seconds=seconds - 1).wake_at == NOW + key_checks.PATIENCE
+    assert made(seen, seconds=seconds - 1).wake_at == NOW + starting.CREATING_PATIENCE
     (action,) = made(seen, seconds=seconds).actions
     assert isinstance(action, CreateKeys)
     assert action.pods == (PODS[1],)
     assert '"batchSize": 8' in action.launch
-    knowledge = Knowledge(UID, keys_checked=NOW + key_checks.PATIENCE)
+    knowledge = Knowledge(UID, keys_checked=NOW + starting.CREATING_PATIENCE)
     assert made(seen, knowledge, seconds=seconds).actions == ()
 
 

@@ -101,7 +101,7 @@ def test_a_changed_job_is_looked_at_at_once() -> None:
     queue.take(0.0)
     queue.failed("job", 0.0)
 
-    queue.forgive("job")
+    queue.reset_backoff("job")
     queue.add("job", 0.1)
 
     assert queue.take(0.1) == "job"

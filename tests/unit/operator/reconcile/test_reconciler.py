@@ -26,10 +26,10 @@ class Operator(OperatorInMemory):
         made = submit(world, **spec)["metadata"]
         self.key = JobKey(made["namespace"], made["name"])
         self.hear()
-        self.look()
+        self.reconcile()
         world.run_controllers()
 
-    def look(self, num_failures: int = 0) -> None:
+    def reconcile(self, num_failures: int = 0) -> None:
         asyncio.run(self.reconciler.look(self.key, num_failures))
 
 
@@ -65,12 +65,12 @@ def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
     operator.hear()
     for failures in range(2):
         with pytest.raises(Unavailable):
-            operator.look(failures)
+            operator.reconcile(failures)
     assert num_starts() == before
 
     client.fails = False
-    operator.look()
-    operator.look()
+    operator.reconcile()
+    operator.reconcile()
     assert num_starts() == before + 1
 
 
@@ -83,11 +83,11 @@ def test_how_a_job_ended_is_written_before_anything_of_it_stops() -> None:
     before = len(world.events)
     operator.hear()
     with pytest.raises(Unavailable):
-        operator.look()
+        operator.reconcile()
     assert not [kind for kind, _, _ in world.events[before:] if kind in WORKLOADS]
 
     client.fails = False
-    operator.look()
+    operator.reconcile()
 
     first, *others = [event for event in world.events[before:] if event[0] is not Kind.Event]
     assert (first[0], first[2]["status"]["phase"]) == (Kind.DistTrainJob, "Complete")
@@ -99,7 +99,7 @@ def test_of_a_job_whose_end_somebody_overwrote_nothing_is_made_again() -> None:
     operator = Operator(world)
     world.finish_coordinators(COMPLETE)
     operator.hear()
-    operator.look()
+    operator.reconcile()
     for key in [key for key in world.objects if key[0] in {Kind.Pod, Kind.Job, Kind.StatefulSet}]:
         world.delete(key)
     overwritten = {**world.find((Kind.DistTrainJob, *operator.key)), "status": {}}
@@ -129,7 +129,7 @@ def test_of_another_job_of_the_name_the_end_is_not_written() -> None:
     operator.hear()
 
     with pytest.raises(Conflict, match="another job by now"):
-        operator.look()
+        operator.reconcile()
 
     assert "status" not in world.find((Kind.DistTrainJob, *operator.key))
 
@@ -151,7 +151,7 @@ def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
     assert asyncio.run(operator.reconciler.look(operator.key, 0)) == 0, "no watch tells of it"
 
     client.meets = False
-    operator.look()
+    operator.reconcile()
 
     assert world.find((Kind.Job, operator.key.namespace, "digits-coordinator"))["spec"]["suspend"]
     operator.hear()
@@ -162,7 +162,7 @@ def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
     world = World()
     operator = Operator(world)
     operator.hear()
-    operator.look()
+    operator.reconcile()
     shards = world.find((Kind.StatefulSet, operator.key.namespace, "digits-shard"))
     for number, about in enumerate((shards["metadata"], {"uid": "another"})):
         metadata = {"namespace": operator.key.namespace, "name": f"event-{number}"}
@@ -172,7 +172,7 @@ def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
     lost = {"replicas": 0, "readyReplicas": 0}
     world.change((Kind.StatefulSet, operator.key.namespace, "digits-shard"), {"status": lost})
     operator.hear()
-    operator.look()
+    operator.reconcile()
     assert "CannotStart" not in conditions(operator)
 
     world.now += timedelta(seconds=10)
@@ -182,7 +182,7 @@ def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
 
     before = world.num_requests
     operator.hear()
-    operator.look()
+    operator.reconcile()
     assert world.num_requests == before, "what was told is not asked again at once"
 
 
@@ -198,16 +198,16 @@ def test_a_job_among_many_has_its_objects_before_a_status() -> None:
     operator.hear()
     key = JobKey(operator.key.namespace, "second")
 
-    def look() -> float | None:
+    def reconcile() -> float | None:
         return asyncio.run(operator.reconciler.look(key, 0, crowded=True))
 
-    assert 0 < (look() or 0) <= 10
+    assert 0 < (reconcile() or 0) <= 10
     assert (Kind.ReplicaSet, key.namespace, "second-replica") in world.objects
     assert "status" not in world.find((Kind.DistTrainJob, *key))
 
     world.run_controllers()
     operator.hear()
-    look()
+    reconcile()
 
     assert world.find((Kind.DistTrainJob, *key))["status"]["phase"] == "Running"
     events = [body for kind, _, body in world.events if kind is Kind.Event]
@@ -220,12 +220,12 @@ def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
     operator = Operator(world, ttlSecondsAfterFinished=60)
     world.finish_coordinators(COMPLETE)
     operator.hear()
-    operator.look()
+    operator.reconcile()
     assert operator.reconciler._known
 
     world.now += timedelta(seconds=120)
     operator.hear()
-    operator.look()
+    operator.reconcile()
 
     assert (Kind.DistTrainJob, *operator.key) not in world.objects
     assert not operator.reconciler._known
@@ -235,7 +235,7 @@ def test_what_was_decided_for_a_job_is_not_done_for_a_new_one_of_its_name() -> N
     world = World()
     operator = Operator(world)
     operator.hear()
-    operator.look()
+    operator.reconcile()
     job = (Kind.DistTrainJob, *operator.key)
     world.delete(job)
     new = submit(world)["metadata"]["uid"]
@@ -246,11 +246,11 @@ def test_what_was_decided_for_a_job_is_not_done_for_a_new_one_of_its_name() -> N
     num_created = len(world.created)
 
     with pytest.raises(Conflict, match=new):
-        operator.look()
+        operator.reconcile()
 
     assert len(world.created) == num_created
     assert "status" not in world.objects[job]
-    operator.look()
+    operator.reconcile()
     assert operator.reconciler._known[operator.key].uid == new
     assert len(world.created) > num_created
 
@@ -268,6 +268,6 @@ def test_a_new_job_of_the_name_gets_no_status_of_the_one_before() -> None:
     operator.reconciler._client = Replacing(world)
     operator.hear()
 
-    operator.look()
+    operator.reconcile()
 
     assert "status" not in world.objects[Kind.DistTrainJob, *operator.key]

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from disttrain_operator.cluster.client import Page
-from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.client import Page, Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
+from disttrain_operator.observed.watched import Observer
 from disttrain_operator.reconcile import relist
 from disttrain_operator.reconcile.relist import Relister, queries
 
@@ -38,10 +37,10 @@ def body(name: str) -> dict[str, Any]:
 class Operator:
     def __init__(self, world: World, client: FakeClient | None = None) -> None:
         self.inventory = Inventory()
-        self.sights = Sights(self.inventory, frozenset())
+        self.observer = Observer(self.inventory, frozenset())
         self.changed: list[JobKey] = []
         self.relister = Relister(
-            client or FakeClient(world), self.inventory, self.sights, (), self.changed.append
+            client or FakeClient(world), self.inventory, self.observer, (), self.changed.append
         )
 
 
@@ -114,8 +113,8 @@ def test_what_a_watch_tells_soon_after_a_list_was_not_missed(
     going = world.find((Kind.ReplicaSet, KEY.namespace, "job-other"))
 
     async def watches(_: float) -> None:
-        operator.sights.seen(Kind.ReplicaSet, changed)
-        operator.sights.gone(Kind.ReplicaSet, going)
+        operator.observer.seen(Kind.ReplicaSet, changed)
+        operator.observer.gone(Kind.ReplicaSet, going)
 
     monkeypatch.setattr(asyncio, "sleep", watches)
     asyncio.run(operator.relister.check(query))
@@ -178,11 +177,11 @@ def test_what_is_deleted_while_a_list_is_read_does_not_come_back(
         async def pages(self, query: Query) -> AsyncIterator[Page]:
             async for page in super().pages(query):
                 if query.kind is kind:
-                    operator.sights.gone(kind, made)
+                    operator.observer.gone(kind, made)
                 yield page
 
     operator = Operator(world, SlowClient(world))
-    operator.sights.seen(kind, made)
+    operator.observer.seen(kind, made)
     assert operator.inventory.versions(kind)
 
     asyncio.run(read(operator.relister))
@@ -201,11 +200,11 @@ def test_what_is_made_while_a_list_is_read_is_not_gone(
         async def pages(self, query: Query) -> AsyncIterator[Page]:
             async for page in super().pages(query):
                 # The list is older than what the watch tells while it is read.
-                operator.sights.seen(kind, world.create(kind, body("made-meanwhile")))
+                operator.observer.seen(kind, world.create(kind, body("made-meanwhile")))
                 yield page
 
     operator = Operator(world, SlowClient(world))
-    operator.sights.seen(kind, first)
+    operator.observer.seen(kind, first)
 
     asyncio.run(read(operator.relister))
 

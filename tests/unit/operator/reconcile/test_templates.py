@@ -14,8 +14,7 @@ from disttrain_operator.manifests.pod_security import violations
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, plan
-from disttrain_operator.reconcile.actions import Create
-from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.reconcile.actions import Create, Knowledge
 
 TEAM = ManifestConfig(allowed_service_accounts=("team-*",))
 BASELINE = ManifestConfig(pod_security=PodSecurity.BASELINE)

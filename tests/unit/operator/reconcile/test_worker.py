@@ -18,13 +18,13 @@ def test_a_look_is_told_whether_others_wait_for_theirs(monkeypatch: pytest.Monke
     async def scenario() -> None:
         all_were_looked_at = asyncio.Event()
 
-        async def look(key: JobKey, num_failures: int, *, crowded: bool) -> None:
+        async def reconcile(key: JobKey, num_failures: int, *, crowded: bool) -> None:
             assert num_failures == 0
             told.append((key.name, crowded))
             if len(told) == 3:
                 all_were_looked_at.set()
 
-        workers = Workers(look)
+        workers = Workers(reconcile)
         for name in ("first", "second", "third"):
             workers.add(JobKey("here", name))
         task = asyncio.create_task(workers.run())
@@ -46,13 +46,13 @@ def test_jobs_of_a_namespace_do_not_wait_for_all_of_another(
     async def scenario() -> None:
         all_were_looked_at = asyncio.Event()
 
-        async def look(key: JobKey, num_failures: int, *, crowded: bool) -> None:
+        async def reconcile(key: JobKey, num_failures: int, *, crowded: bool) -> None:
             del num_failures, crowded
             looked_at.append(key)
             if len(looked_at) == 21:
                 all_were_looked_at.set()
 
-        workers = Workers(look)
+        workers = Workers(reconcile)
         for number in range(20):
             workers.add(JobKey("crowd", f"job-{number}"))
         workers.add(JobKey("alone", "job"))

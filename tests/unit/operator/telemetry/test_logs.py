@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from disttrain_operator import settings
 from disttrain_operator.errors import InvalidSettings
 from disttrain_operator.telemetry import logs
 
@@ -52,7 +53,7 @@ def test_an_exception_stays_within_its_line() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidSettings, match=f"{name}: must be one of .* got '{value}'"):
-        logs.configure({name: value})
+        settings.read({name: value})
 
 
 @pytest.mark.parametrize(("form", "kind"), [("json", logs.JsonLines), ("text", logging.Formatter)])
@@ -62,7 +63,8 @@ def test_the_environment_chooses_level_and_format(
     given: dict[str, Any] = {}
     monkeypatch.setattr(logging, "basicConfig", lambda **found: given.update(found))
 
-    logs.configure({"DISTTRAIN_LOG_FORMAT": form, "DISTTRAIN_LOG_LEVEL": "WARNING"})
+    read = settings.read({"DISTTRAIN_LOG_FORMAT": form, "DISTTRAIN_LOG_LEVEL": "WARNING"})
+    logs.configure(read.log_level, read.log_format)
 
     (handler,) = given["handlers"]
     assert type(handler.formatter) is kind

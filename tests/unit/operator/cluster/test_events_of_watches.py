@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from disttrain_operator.cluster import streams
-from disttrain_operator.cluster.streams import EventType, Lines
+from disttrain_operator.cluster import answers
+from disttrain_operator.cluster.answers import EventType, Lines
 from disttrain_operator.errors import Gone, Unavailable
 
 
@@ -21,7 +21,7 @@ def test_lines_are_whole_however_they_come(size: int) -> None:
 def test_an_event_tells_from_where_to_go_on() -> None:
     body = {"metadata": {"name": "x", "resourceVersion": "12"}}
 
-    event = streams.event(json.dumps({"type": "BOOKMARK", "object": body}).encode())
+    event = answers.event(json.dumps({"type": "BOOKMARK", "object": body}).encode())
 
     assert event.type is EventType.BOOKMARK
     assert event.version == "12"
@@ -33,7 +33,7 @@ def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name
     metadata = {"uid": "1", "resourceVersion": "12", "managedFields": [wrote, wrote]}
     body = {"metadata": metadata, "spec": {"env": [{"name": name}]}}
 
-    event = streams.event(
+    event = answers.event(
         json.dumps({"type": "ADDED", "object": body}, separators=(",", ":")).encode()
     )
 
@@ -58,9 +58,9 @@ def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name
 )
 def test_what_ends_a_watch_is_an_error(line: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        streams.event(json.dumps(line).encode())
+        answers.event(json.dumps(line).encode())
 
 
 def test_bytes_that_are_no_json_are_an_error() -> None:
     with pytest.raises(Unavailable, match="no event"):
-        streams.event(b'{"type": "ADD')
+        answers.event(b'{"type": "ADD')

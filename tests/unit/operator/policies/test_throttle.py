@@ -5,7 +5,7 @@ import pytest
 
 from builders.operator_jobs import NOW
 from disttrain_operator import times
-from disttrain_operator.policies import pacing
+from disttrain_operator.policies import throttle
 
 LATER = NOW + timedelta(seconds=5)
 
@@ -39,21 +39,21 @@ def status(ready: int = 1, phase: str = "Running", **changed: Any) -> dict[str, 
     ],
 )
 def test_only_numbers_wait(after: dict[str, Any], due: Any) -> None:
-    assert pacing.due_at(status(1), after, NOW, NOW) == due
+    assert throttle.due_at(status(1), after, NOW, NOW) == due
 
 
 def test_a_first_start_waits_and_another_is_written_at_once() -> None:
     started = {**status(1), "startTime": times.text(NOW)}
     again = {**started, "startTime": times.text(LATER)}
 
-    assert pacing.due_at(status(1), started, NOW, NOW) == LATER
-    assert pacing.due_at(started, again, NOW, NOW) == NOW
+    assert throttle.due_at(status(1), started, NOW, NOW) == LATER
+    assert throttle.due_at(started, again, NOW, NOW) == NOW
 
 
 def test_that_a_job_was_accepted_waits_while_others_wait_for_their_objects() -> None:
     def due(after: dict[str, Any], age: float, *, crowded: bool = True) -> float:
         created = NOW - timedelta(seconds=age)
-        return (pacing.first_due_at(after, created, NOW, crowded=crowded) - NOW).total_seconds()
+        return (throttle.first_due_at(after, created, NOW, crowded=crowded) - NOW).total_seconds()
 
     quiet = status(0, "Pending", status="False")
     assert due(quiet, 0) == 10
@@ -66,24 +66,26 @@ def test_that_a_job_was_accepted_waits_while_others_wait_for_their_objects() -> 
 
 def test_numbers_are_written_after_a_while_and_at_first() -> None:
     since = LATER + timedelta(seconds=1)
-    assert pacing.due_at(status(1), status(0), NOW, since) == since
-    assert pacing.due_at(status(1), status(0), None, NOW) == NOW
+    assert throttle.due_at(status(1), status(0), NOW, since) == since
+    assert throttle.due_at(status(1), status(0), None, NOW) == NOW
 
 
 def test_a_job_that_starts_waits_longest() -> None:
     phases = ("Running", "Complete", "Pending")
-    delays = [pacing.waits(status(1), status(2, phase)) for phase in phases]
+    delays = [throttle.interval(status(1), status(2, phase)) for phase in phases]
     assert delays == sorted(delays)
-    assert pacing.waits({}, {}) == pacing.waits({}, {"phase": "Failed"})
+    assert throttle.interval({}, {}) == throttle.interval({}, {"phase": "Failed"})
 
 
 def test_numbers_of_a_job_that_starts_wait_for_what_they_lead_to() -> None:
     # Neither of these statuses says that all are ready, the third does.
     none, one, all_ready = (status(ready, "Pending") for ready in (0, 1, 2))
 
-    assert pacing.waits(none, one) > pacing.waits(none, all_ready)
-    assert pacing.due_at(none, {**none, "startTime": ""}, NOW, NOW) == NOW + pacing.waits(none, one)
+    assert throttle.interval(none, one) > throttle.interval(none, all_ready)
+    assert throttle.due_at(none, {**none, "startTime": ""}, NOW, NOW) == NOW + throttle.interval(
+        none, one
+    )
 
 
 def test_a_spoiled_status_is_written_at_once() -> None:
-    assert pacing.due_at({"conditions": [3]}, status(0), NOW, NOW) == NOW
+    assert throttle.due_at({"conditions": [3]}, status(0), NOW, NOW) == NOW

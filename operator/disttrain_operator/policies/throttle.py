@@ -16,7 +16,7 @@ _OTHERWISE = timedelta(seconds=10)
 _CROWDED = timedelta(seconds=10)
 _AT_LAST = timedelta(minutes=1)
 """After its creation a job's owner hears of it, however many others there are."""
-_WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
+_INTERVALS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
 
 _NUMBERS = {"replicas", "readyReplicas"}
 _START = "startTime"
@@ -29,7 +29,7 @@ def due_at(
     waiting = _NUMBERS if _START in before else {*_NUMBERS, _START}
     if written is None or _without(waiting, before) != _without(waiting, after):
         return now
-    return max(now, written + waits(before, after))
+    return max(now, written + interval(before, after))
 
 
 def first_due_at(
@@ -45,12 +45,12 @@ def first_due_at(
     return max(now, min(now + _CROWDED, created + _AT_LAST))
 
 
-def waits(before: dict[str, Any], after: dict[str, Any]) -> timedelta:
+def interval(before: dict[str, Any], after: dict[str, Any]) -> timedelta:
     """The least time between two statuses that differ in what can wait alone."""
     phase = after.get("phase", "")
     if phase == Phase.PENDING and _holding(before) == _holding(after):
         return _COUNTING
-    return _WAITS.get(phase, _OTHERWISE)
+    return _INTERVALS.get(phase, _OTHERWISE)
 
 
 def _holding(status: dict[str, Any]) -> list[Any]:
