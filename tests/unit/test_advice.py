@@ -14,8 +14,9 @@ from disttrain.job import update_rules
 from disttrain.job.names import Role
 from disttrain.job.parsing import parse_job
 from disttrain.launch.exit_code import ExitCode
-from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
+from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodSecurity
 from disttrain_operator.manifests.pod import pod_template
+from disttrain_operator.manifests.pod_security import violations
 from disttrain_operator.observed.records import OperatorReason
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile import desired
@@ -24,10 +25,14 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 TROUBLESHOOTING: Final = (DOCS / "troubleshooting.md").read_text()
 IS_IT_FOR_ME: Final = (DOCS / "is_it_for_me.md").read_text()
 DATA_AND_GPUS: Final = (DOCS / "data_and_gpus.md").read_text()
-SHOWN: Final = [
-    yaml.safe_load(text)["spec"]
-    for text in re.findall(r"^```yaml\n(.*?)^```", DATA_AND_GPUS, re.MULTILINE | re.DOTALL)
-]
+
+
+def manifests(page: str) -> list[dict[str, Any]]:
+    found = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(text) for text in found]
+
+
+SHOWN: Final = [manifest["spec"] for manifest in manifests(DATA_AND_GPUS)]
 WITH_A_VOLUME: Final = ManifestConfig(default_volume=DefaultVolume())
 
 
@@ -54,6 +59,12 @@ def modules() -> list[pkgutil.ModuleInfo]:
 @pytest.mark.parametrize("spec", SHOWN, ids=range(len(SHOWN)))
 def test_templates_that_are_shown_are_allowed_at_the_strictest_level(spec: dict[str, Any]) -> None:
     assert desired.of(job(**spec), WITH_A_VOLUME).problems == ()
+
+
+def test_the_pod_that_reads_a_claim_is_allowed_at_the_strictest_level() -> None:
+    page = (DOCS / "kubernetes.md").read_text()
+    (pod,) = (each for each in manifests(page) if each.get("kind") == "Pod")
+    assert violations(pod, PodSecurity.RESTRICTED) == []
 
 
 def test_data_are_mounted_where_the_task_looks_for_them() -> None:

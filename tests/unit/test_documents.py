@@ -19,6 +19,7 @@ import yaml
 from builders.jobs import BATCH, SMALL
 from disttrain.cli.app import COMMANDS, loaded
 from disttrain.job.parsing import parse_job
+from disttrain.job.spec import KIND
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -49,6 +50,8 @@ def as_job(shown: dict[str, Any]) -> dict[str, Any] | None:
     if shown.get("kind") == "AppWrapper":
         (component,) = shown["spec"]["components"]
         shown = component["template"]
+    if shown.get("kind", KIND) != KIND:
+        return None
     if "task" in shown.get("spec", {}) and "kind" in shown:
         return shown
     if "sandblaster" in shown:
