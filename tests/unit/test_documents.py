@@ -1,11 +1,13 @@
 """What documents show is true: manifests are valid, programs compile, links lead somewhere.
 
-README's own job is run (tests/integration/test_readme.py), monitoring's configuration too.
+README's own job is run (tests/integration/test_readme.py), monitoring's configuration too, and what
+a newcomer types first (tests/integration/test_getting_started.py).
 """
 
 import ast
 import pkgutil
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ import pytest
 import yaml
 
 from builders.jobs import BATCH, SMALL
+from disttrain.cli.app import COMMANDS, loaded
 from disttrain.job.parsing import parse_job
+from disttrain.job.spec import KIND
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -46,6 +50,8 @@ def as_job(shown: dict[str, Any]) -> dict[str, Any] | None:
     if shown.get("kind") == "AppWrapper":
         (component,) = shown["spec"]["components"]
         shown = component["template"]
+    if shown.get("kind", KIND) != KIND:
+        return None
     if "task" in shown.get("spec", {}) and "kind" in shown:
         return shown
     if "sandblaster" in shown:
@@ -72,6 +78,28 @@ def test_a_program_that_is_shown_compiles_and_its_names_are_there(text: str) -> 
         pkgutil.resolve_name(name)
 
 
+def commands() -> list[Any]:
+    """What is typed at `disttrain`, once each."""
+    typed = (
+        line.removeprefix("$ ")
+        for block in blocks("console")
+        for line in str(block.values[0]).replace("\\\n", " ").splitlines()
+        if line.startswith("$ disttrain ")
+    )
+    return [pytest.param(line, id=line) for line in sorted(set(typed))]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_is_shown_exists_with_its_options(line: str) -> None:
+    _, name, *words = shlex.split(line, comments=True)
+    if name == "--version":
+        return
+    assert name in {known for known, _, _ in COMMANDS}
+    known = {option for each in loaded(name).params for option in each.opts}
+    asked = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert asked <= known
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_and_links_lead_somewhere(document: Path) -> None:
     text = document.read_text()
@@ -92,3 +120,4 @@ def test_blocks_are_found() -> None:
     shown = [as_job(yaml.safe_load(str(block.values[0]))) for block in blocks("yaml")]
     assert sum(job is not None for job in shown) > 9
     assert len(blocks("python")) > 5
+    assert len(commands()) > 20
