@@ -311,7 +311,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a thread of a replay that computes with another's number of threads",
-        file=f"{_R}/replay/threads.py",
+        file=f"{_R}/replay/wires.py",
         old="    torch.get_num_threads()",
         new="",
         tests=(f"{_UNIT}/replay/test_threads.py",),

@@ -12,7 +12,6 @@ from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replay import outcome
-from disttrain.replay import report as replay_report
 
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
 
@@ -60,6 +59,6 @@ def replay(
     Example: disttrain replay runs/digits --serial
     """
     found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
-    shown = replay_report.to_json if as_json else replay_report.text
+    shown = outcome.to_json if as_json else outcome.text
     typer.echo(shown(found), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

@@ -6,10 +6,14 @@ import numpy as np
 
 from disttrain.audit.evidence import Records
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.errors import FinalError
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.errors import RecordContradicted
 from disttrain.replica.ledger import Gradient, Kind, Ledger
 from disttrain.replica.work import WorkItem
+
+
+class RecordContradicted(FinalError):
+    """What the replay does and what the record says do not fit: another task, data or version."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.errors import FinalError
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.audit import Audit
 from disttrain.job.roles import Device
@@ -26,7 +27,6 @@ from disttrain.parameter_server import circumstances
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.circumstances import Circumstances
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.errors import NotReplayable
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
@@ -42,6 +42,10 @@ _COMPUTE_KINDS = (
     Kind.FLUSHED,
 )
 _NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")
+
+
+class NotReplayable(FinalError):
+    """The run was not recorded, or did something that a replay does not follow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,8 +11,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.replay.comparing import Differences
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import Differences, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica.flat_vector import FlatVector

@@ -10,14 +10,12 @@ import numpy as np
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer
-from disttrain.replay.comparing import ComparingLedger, Differences
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import ComparingLedger, Differences, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner, ReplayedReplica
 from disttrain.replay.shard import ReplayedShard, sender
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires, compute_with
 from disttrain.transport.header import Verb
 from disttrain.transport.virtual_time import Bell
 
@@ -26,7 +24,7 @@ class World:
     """One replay."""
 
     def __init__(self, recording: Recording, observer: Observer) -> None:
-        threads.compute_with(recording.replica_threads)
+        compute_with(recording.replica_threads)
         self.differences = Differences()
         self.replicas: dict[SenderLife, ReplayedReplica] = {}
         self._recording = recording
@@ -56,7 +54,7 @@ class World:
 
     def _follow(self, shard: ReplayedShard, updates: int | None) -> None:
         """A shard that has all its updates goes on only where another one would never have its."""
-        threads.compute_with(self._recording.shard_threads)
+        compute_with(self._recording.shard_threads)
         while not shard.is_over:
             if _has_come(shard, updates):
                 self._has_come.ring()

@@ -13,7 +13,7 @@ from disttrain.parameter_server.client import FetchResult, Push, PushResult, Ver
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replay import recording
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import ReplayedReplica
 from disttrain.replay.shard import ReplayedShard
