@@ -7,7 +7,6 @@ import typer
 
 from disttrain.audit import audit as promises
 from disttrain.audit import reading
-from disttrain.audit import report as audit_report
 from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
@@ -30,7 +29,7 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(ExitCode.USAGE) from error
     findings = promises.audit(evidence)
-    shown = audit_report.to_json if as_json else audit_report.text
+    shown = promises.to_json if as_json else promises.text
     typer.echo(shown(findings, running=evidence.is_running), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
 

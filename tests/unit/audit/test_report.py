@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
-from disttrain.audit import audit, report
+from disttrain.audit import audit
 from disttrain.audit.finding import Finding, Standing
 from disttrain.cli.app import app
 from disttrain.launch.exit_code import ExitCode
@@ -33,7 +33,7 @@ def on_a_full_disk() -> LoggedRun:
 
 
 def lines(findings: tuple[Finding, ...]) -> list[str]:
-    return report.text(findings).splitlines()
+    return audit.text(findings).splitlines()
 
 
 def test_what_records_are_missing_of_cannot_be_judged() -> None:
@@ -43,7 +43,7 @@ def test_what_records_are_missing_of_cannot_be_judged() -> None:
     assert lines(findings)[-1] == (
         "cannot be judged: the log of shard-1 (life 1) lacks 2 records: its disk was full"
     )
-    assert json.loads(report.to_json(findings))["held"] is False
+    assert json.loads(audit.to_json(findings))["held"] is False
 
 
 def test_what_whole_logs_contradict_is_violated() -> None:
