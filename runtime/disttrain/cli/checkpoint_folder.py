@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from pydantic import ValidationError
 
 from disttrain.checkpoint import copies, names, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.stores import Store
+from disttrain.coordinator.journal import state
+from disttrain.coordinator.journal.state import State
 from disttrain.job import manifest_file, object_uri
 from disttrain.job.location import Location
 from disttrain.launch.run_folder import RunFolder
@@ -99,6 +102,14 @@ def _whole_copy(kept: Store, checkpoint: Checkpoint) -> Path:
             "checkpoint before it, delete this object"
         )
         raise Corrupt(kept.place(checkpoint.manifest.number), reason) from error
+
+
+def coordinator_state(checkpoint: Path) -> State | None:
+    """The coordinator's part of a checkpoint; None if it cannot be read."""
+    try:
+        return state.from_json((checkpoint / names.COORDINATOR).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def _location_of_run(output: Path) -> Location | None:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import live, restart_check
+from disttrain.checkpoint import reading
+from disttrain.cli import checkpoint_folder, live
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
 from disttrain.cluster import references
 from disttrain.cluster.errors import (
@@ -19,6 +20,14 @@ from disttrain.cluster.errors import (
     WrongInput,
 )
 from disttrain.cluster.interface import Target
+from disttrain.coordinator.errors import ManifestChanged
+from disttrain.coordinator.journal import changes
+from disttrain.job import manifest_file
+from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
+from disttrain.launch.run_folder import RunFolder
+from disttrain.state.vector import DOUBLE
 
 Which = Annotated[
     str,
@@ -26,6 +35,11 @@ Which = Annotated[
         metavar="DIR|NAME", help="Output folder of a run, or a job of a cluster: NAME, dtj/NAME."
     ),
 ]
+
+_NO_METHOD = (
+    "spec.strategy was sandblaster and is downpour, which has nothing to go on with in the "
+    "checkpoint of a batch method. Set sandblaster, or begin a new run"
+)
 
 
 @on_cluster
@@ -47,7 +61,7 @@ def resume(target: Target, which: Which) -> None:
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(live.resume(Path(which), restart_check.look))
+    raise typer.Exit(live.resume(Path(which), look))
 
 
 def means_cluster(which: str, target: Target) -> bool:
@@ -79,3 +93,50 @@ def _resume_job(target: Target, which: str) -> None:
         raise WrongInput(message)
     jobs.patch(name, {"suspend": False})
     typer.echo(f"{named(name)} resumed")
+
+
+def look(output: Path) -> None:
+    """Refuse a manifest by which a run cannot go on, and say what one changes of a batch method.
+
+    Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,
+    ManifestChanged when the run cannot be gone on with by this manifest.
+    """
+    checkpoint = checkpoint_folder.require_whole(output)
+    if checkpoint is None:
+        return
+    state = checkpoint_folder.coordinator_state(checkpoint)
+    spec = manifest_file.load_job(RunFolder(output).job).spec
+    now = spec.strategy.sandblaster
+    _refuse(None if state is None else changes.impossible(state, spec))
+    if now is None:
+        is_of_method = state is not None and state.batch is not None
+        _refuse(_NO_METHOD if is_of_method else _other_optimizer(checkpoint, spec))
+    elif state is not None and state.batch is None:
+        _refuse(_impossible_in_warm_start(checkpoint, now))
+    elif state is not None and state.batch is not None:
+        for change in changes.between(state.batch.rules, now):
+            typer.echo(str(change))
+
+
+def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
+    """The shards' state is of one optimizer, and no other can go on with it."""
+    was = reading.read(checkpoint).manifest.update_rule
+    now = spec.strategy.rule.update_rule
+    if was == now:
+        return None
+    return (
+        f"spec.strategy.downpour.optimizer was {was} and is {now}, which cannot go on with the "
+        f"checkpoint's state. Set {was}, or begin a new run"
+    )
+
+
+def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
+    manifest = reading.read(checkpoint).manifest
+    vectors = {piece.vector for piece in manifest.pieces}
+    precision = Precision.FLOAT64 if DOUBLE in vectors else Precision.FLOAT32
+    return changes.impossible_in_warm_start(manifest.update_rule, precision, now)
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise ManifestChanged(why)

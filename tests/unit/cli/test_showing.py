@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from disttrain.cli import status_page, wording
+from disttrain.cli import status, wording
 from disttrain.cli.app import app
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.plain_display import PlainDisplay
+from disttrain.cli.live import PlainDisplay
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
 from disttrain.job.stop import TargetMetric
@@ -360,11 +360,11 @@ def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
 def test_status_lists_every_process_with_its_metrics_while_the_run_lives(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     held = run.lock()
-    found = status_page.find(tmp_path)
+    found = status.find(tmp_path)
     assert found is not None
     assert not found.is_over
     console = Console(width=120, record=True)
-    status_page.show(found, console)
+    status.show(found, console)
     shown = console.export_text()
     assert "http://127.0.0.1:9001/metrics" in shown
     assert "What limits the speed: Push: the replicas wait 40%" in shown

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders.api_answers import CREATED, a_condition, a_job, a_pod
-from disttrain.cli import job_page
+from disttrain.cli import cluster_job
 from disttrain.cluster import ages, following, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
@@ -66,7 +66,7 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
         a_pod("digits-coordinator-0-z", "coordinator"),
     ]
 
-    page = job_page.text(a_job(**RUNNING), [*shards, *others], NOW)
+    page = cluster_job.page(a_job(**RUNNING), [*shards, *others], NOW)
 
     found = rows(page)
     assert found["Phase:"] == ["Phase:", "Running"]
@@ -96,7 +96,9 @@ def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say()
     method = {"iteration": 3, "warning": "2 groups for 4 replicas: make portionSize smaller"}
     training = {**RUNNING["training"], "metrics": {"accuracy": None}, "warning": "no room"}
 
-    page = job_page.text(a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW)
+    page = cluster_job.page(
+        a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW
+    )
 
     assert "Measures:    objective 0.25, accuracy nan" in page
     assert f"Warning:     {method['warning']}; no room" in page
@@ -105,8 +107,8 @@ def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say()
 def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
     job = a_job()
 
-    early = job_page.text(job, [], THEN + timedelta(seconds=9))
-    late = job_page.text(job, [], THEN + timedelta(seconds=11))
+    early = cluster_job.page(job, [], THEN + timedelta(seconds=9))
+    late = cluster_job.page(job, [], THEN + timedelta(seconds=11))
 
     assert "Phase:       <unknown>" in early
     assert "operator" not in early
@@ -116,7 +118,7 @@ def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
 def test_a_change_that_the_operator_has_not_seen_is_named() -> None:
     job = a_job(**RUNNING)
     job["metadata"]["generation"] = 2
-    assert "has not acted on the latest change" in job_page.text(job, [], NOW)
+    assert "has not acted on the latest change" in cluster_job.page(job, [], NOW)
 
 
 @pytest.mark.parametrize(
