@@ -12,7 +12,7 @@ from disttrain.checkpoint import inspection, stores
 from disttrain.checkpoint.errors import AlreadyThere
 from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
 from disttrain.cli import checkpoint_folder
-from disttrain.cluster import tables
+from disttrain.cluster import kubectl_text
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.status import status
 from disttrain.coordinator.strategies.batch import status as batch_status
@@ -87,7 +87,7 @@ def inspected(checkpoint: str, *, as_json: bool) -> str:
     parts = (_summary(found), _parts(found), _tensors(found), decision_rows(state))
     # Names come from a file, which may be a stranger's.
     shown = ([[*map(terminal_text.one_line, row)] for row in rows] for rows in parts if rows)
-    return "\n\n".join(map(tables.text, shown)) + "\n"
+    return "\n\n".join(map(kubectl_text.table, shown)) + "\n"
 
 
 def _summary(found: Inspection) -> list[Sequence[str]]:

@@ -17,10 +17,11 @@ from disttrain.cli.cluster_options import (
     object_text,
     on_cluster,
 )
-from disttrain.cluster import ages, following, pods, tables
+from disttrain.cluster import following, pods
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import files_of
+from disttrain.cluster.kubectl_text import age, now, printable, table
 from disttrain.cluster.pods import Pod
 from disttrain.job.conditions import Condition, ConditionStatus
 from disttrain.job.status import (
@@ -58,7 +59,7 @@ def get(
 
         raise typer.Exit(cluster_live.follow(jobs, job))
     if output in {None, Output.WIDE}:
-        typer.echo(page(job, jobs.visible_pods(job), ages.now()))
+        typer.echo(page(job, jobs.visible_pods(job), now()))
     else:
         typer.echo(object_text([job], Output(output)))
 
@@ -103,7 +104,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Name", metadata["name"]),
         ("Namespace", metadata["namespace"]),
         ("Phase", status.phase or "<unknown>"),
-        ("Age", ages.since(metadata.get("creationTimestamp"), now)),
+        ("Age", age(metadata.get("creationTimestamp"), now)),
         ("Task", spec["task"]["entrypoint"]),
         ("Strategy", status.strategy or next(iter(spec["strategy"]), "")),
         *_training(status.training, status.sandblaster),
@@ -114,7 +115,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Files", files_of(job)),
     ]
     width = max(len(name) for name, _ in facts) + 1
-    shown = ((name, tables.printable(value)) for name, value in facts if value)
+    shown = ((name, printable(value)) for name, value in facts if value)
     return "\n".join(f"{name + ':':<{width}}  {value}" for name, value in shown)
 
 
@@ -168,7 +169,7 @@ def _checkpoint(status: JobStatus, now: datetime) -> str:
     if latest is None:
         return ""
     samples = "" if latest.samples is None else f", after {latest.samples:,} samples"
-    return f"{latest.path}, {ages.since(latest.time, now)} ago{samples}"
+    return f"{latest.path}, {age(latest.time, now)} ago{samples}"
 
 
 def _conditions(status: JobStatus, now: datetime) -> list[list[str]]:
@@ -184,9 +185,9 @@ def _by_weight(condition: Condition) -> tuple[bool, str]:
 
 
 def _condition(condition: Condition, now: datetime) -> list[str]:
-    since = ages.since(condition.last_transition_time, now)
+    since = age(condition.last_transition_time, now)
     values = (condition.type, condition.status.value, since, condition.reason, condition.message)
-    return [tables.printable(value) if value else "" for value in values]
+    return [printable(value) if value else "" for value in values]
 
 
 def _shards(status: JobStatus) -> list[list[str]]:
@@ -214,12 +215,12 @@ def _pods(members: Sequence[Pod], now: datetime) -> list[list[str]]:
 
 def _pod(pod: Pod, now: datetime) -> list[str]:
     ready = "yes" if pod.is_ready else "no"
-    values = (pod.name, ready, pod.state, str(pod.restarts), ages.since(pod.created, now), pod.node)
-    return [tables.printable(value) for value in values]
+    values = (pod.name, ready, pod.state, str(pod.restarts), age(pod.created, now), pod.node)
+    return [printable(value) for value in values]
 
 
 def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
-    return "" if not rows else f"{title}:\n" + _indented(tables.text(rows))
+    return "" if not rows else f"{title}:\n" + _indented(table(rows))
 
 
 def _failures(status: JobStatus, now: datetime) -> str:
@@ -234,11 +235,9 @@ def _failures(status: JobStatus, now: datetime) -> str:
 def _failure(failure: Failure, now: datetime) -> Iterator[str]:
     code = "" if failure.exit_code is None else f" exit code {failure.exit_code}"
     reason = f" {failure.reason}" if failure.reason else ""
-    yield _indented(
-        tables.printable(f"{ages.since(failure.time, now)} ago  {failure.pod}:{reason}{code}")
-    )
+    yield _indented(printable(f"{age(failure.time, now)} ago  {failure.pod}:{reason}{code}"))
     for line in failure.log_tail.splitlines()[-LOG_LINES:]:
-        yield f"    | {tables.printable(line)}"
+        yield f"    | {printable(line)}"
 
 
 def _indented(block: str) -> str:

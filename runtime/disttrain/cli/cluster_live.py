@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from disttrain.cli.live import display
-from disttrain.cluster import ages, following, jobs, pods, tables
+from disttrain.cluster import following, jobs, kubectl_text, pods
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -93,13 +93,13 @@ def _watch(jobs: Jobs, job: Object, pods: Mirror) -> Look:
     Raises NotFound when it is gone, or another has its name.
     """
     told: Look | None = None
-    latest = following.look(job, ages.now())
+    latest = following.look(job, kubectl_text.now())
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     with display(lambda: status_of(latest)) as shown:
         while True:
             # The API server may be away for a while; training is not.
             with contextlib.suppress(Unreachable):
-                latest = following.look(jobs.again(name, uid), ages.now())
+                latest = following.look(jobs.again(name, uid), kubectl_text.now())
             for line in following.news(told, latest):
                 shown.event(line)
             shown.tick(processes(pods.objects()))
@@ -112,8 +112,8 @@ def _watch(jobs: Jobs, job: Object, pods: Mirror) -> Look:
 def _conclude(look: Look) -> ExitCode:
     why = look.why
     name = look.job["metadata"]["name"]
-    message = tables.printable(why.message) if why is not None and why.message else ""
-    reason = "unknown" if why is None else tables.printable(why.reason)
+    message = kubectl_text.printable(why.message) if why is not None and why.message else ""
+    reason = "unknown" if why is None else kubectl_text.printable(why.reason)
     if look.ended is Phase.COMPLETE:
         typer.echo(f"Complete ({reason}): {message or name}")
         typer.echo(f"The model is model.safetensors in {jobs.files_of(look.job)}")

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import JobName, job_name, jobs_of, on_cluster
-from disttrain.cluster import log_following
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError, WrongInput
 from disttrain.cluster.interface import Object, Target
@@ -82,7 +81,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
     show = partial(_show, container=container if named else "", timestamps=timestamps)
     if follow:
-        for line in log_following.follow(jobs, job, wanted):
+        for line in cluster_logs.follow(jobs, job, wanted):
             show(line)
         return
     if not found:

@@ -10,7 +10,7 @@ import typer
 from disttrain.checkpoint import reading
 from disttrain.cli import checkpoint_folder, live
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
-from disttrain.cluster import references
+from disttrain.cluster import resources
 from disttrain.cluster.errors import (
     LibraryMissing,
     NoAccess,
@@ -66,7 +66,7 @@ def resume(target: Target, which: Which) -> None:
 
 def means_cluster(which: str, target: Target) -> bool:
     """Whether a job of a cluster is meant, and no folder of this machine."""
-    if references.is_qualified(which) or target != Target():
+    if resources.is_qualified(which) or target != Target():
         return True
     return "/" not in which and not Path(which).is_dir()
 
@@ -77,7 +77,7 @@ def _said_why(target: Target, which: str) -> Iterator[None]:
     try:
         yield
     except (LibraryMissing, NoAccess, NotFound, NotInstalled, Unreachable) as error:
-        if references.is_qualified(which) or target != Target():
+        if resources.is_qualified(which) or target != Target():
             raise
         message = f"there is no folder {which} here, so a job of a cluster is meant: {error}"
         raise type(error)(message) from error

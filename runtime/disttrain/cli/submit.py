@@ -8,7 +8,7 @@ import typer
 
 from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
 from disttrain.cli.manifests import Assignments
-from disttrain.cluster import access, manifests, submission
+from disttrain.cluster import jobs, manifests, submission
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
@@ -91,7 +91,7 @@ def submit(  # noqa: PLR0913 - One parameter per option.
 
 
 def _jobs(target: Target, wish: Wish) -> Jobs:
-    api = access.connect(target)
+    api = jobs.connect(target)
     return Jobs(api, manifests.namespace(wish, target.namespace, api.namespace))
 
 

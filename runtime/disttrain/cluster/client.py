@@ -7,17 +7,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from disttrain.cluster import (
-    access,
-    ages,
-    following,
-    jobs,
-    log_following,
-    logs,
-    manifests,
-    references,
-    submission,
-)
+from disttrain.cluster import following, jobs, kubectl_text, logs, manifests, resources, submission
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object, Target
@@ -78,7 +68,7 @@ class ClusterJob:
         wanted = Wanted(roles=roles, tail=tail)
         job = self._object()
         if follow:
-            lines = log_following.follow(self._jobs, job, wanted)
+            lines = logs.follow(self._jobs, job, wanted)
         else:
             chosen = logs.chosen(self._jobs, job, wanted)
             lines = (line for pod in chosen for line in logs.read(self._jobs, pod, wanted))
@@ -106,7 +96,7 @@ class ClusterJob:
             self._jobs.wait_until_gone(self.name, self.uid)
 
     def _look(self) -> Look:
-        return following.look(self._object(), ages.now())
+        return following.look(self._object(), kubectl_text.now())
 
     def _object(self) -> Object:
         return self._jobs.again(self.name, self.uid)
@@ -128,7 +118,7 @@ class Client:
         file = None if kubeconfig is None else Path(kubeconfig)
         target = Target(namespace=namespace, context=context, kubeconfig=file)
         self._wanted = namespace
-        self._api = access.connect(target)
+        self._api = jobs.connect(target)
 
     def submit(
         self,
@@ -151,7 +141,7 @@ class Client:
 
     def get(self, name: str) -> ClusterJob:
         """The job of a name. Raises NotFound."""
-        found = self._jobs.get(references.name(name))
+        found = self._jobs.get(resources.job_name(name))
         return ClusterJob(self._jobs, found["metadata"]["name"], found["metadata"]["uid"])
 
     def list(self, selector: str = "") -> tuple[ClusterJob, ...]:

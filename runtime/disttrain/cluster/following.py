@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from disttrain.cluster import ages, tables
+from disttrain.cluster import kubectl_text
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
@@ -71,7 +71,7 @@ def look(job: Object, now: datetime) -> Look:
     """What is seen of a job. Raises ClusterError for words that this release does not know."""
     # The API server sets the time when it makes the object.
     is_overlooked = not job.get("status") and (
-        ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
+        kubectl_text.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
     )
     return Look(job, _status_of(job), is_overlooked)
 
@@ -82,7 +82,7 @@ def news(before: Look | None, after: Look) -> list[str]:
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]
     if after.is_overlooked and not (before is not None and before.is_overlooked):
         lines.append(NO_OPERATOR)
-    return [tables.printable(line) for line in lines]
+    return [kubectl_text.printable(line) for line in lines]
 
 
 def _conditions(old: JobStatus, new: JobStatus) -> list[str]:

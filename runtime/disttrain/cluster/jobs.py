@@ -6,16 +6,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from disttrain.cluster import references, resources
+from disttrain.cluster import resources
 from disttrain.cluster.errors import (
     ClusterError,
     Forbidden,
+    LibraryMissing,
     NotFound,
     NotInTime,
     Unreachable,
     WrongInput,
 )
-from disttrain.cluster.interface import Api, Object, Request
+from disttrain.cluster.interface import Api, Object, Request, Target
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
 from disttrain.job import cluster_labels, cluster_names, object_uri, pod_layout
 
@@ -62,7 +63,7 @@ class Jobs:
             message = "say which jobs: names, or --selector LABELS, or --all; one of them"
             raise WrongInput(message)
         if names:
-            return list(dict.fromkeys(map(references.name, names)))
+            return list(dict.fromkeys(map(resources.job_name, names)))
         return self.names(selector)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
@@ -130,7 +131,7 @@ class Jobs:
             # Somebody may be allowed to look at jobs one by one alone.
             with suppress(Forbidden):
                 others = self.names()
-            raise references.missing(name, self.namespace, others) from error
+            raise resources.no_job(name, self.namespace, others) from error
 
 
 def selector_of_pods(job: Object) -> str:
@@ -181,3 +182,20 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:
             message = f"waited {seconds:g} s for {what}"
             raise NotInTime(message)
         time.sleep(POLL_SECONDS)
+
+
+def connect(target: Target) -> Api:
+    """Read the credentials. Nothing is asked of the API server yet.
+
+    Raises LibraryMissing or NoAccess.
+    """
+    try:
+        # An extra, and slow to import: whoever has no cluster needs neither.
+        from disttrain.cluster import kubernetes_api  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        message = (
+            f"jobs of a cluster need the Kubernetes library, and {error.name} is not installed: "
+            "pip install kubernetes, or install disttrain with its extra 'cluster'"
+        )
+        raise LibraryMissing(message) from error
+    return kubernetes_api.open_api(target)

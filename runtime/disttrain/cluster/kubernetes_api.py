@@ -1,4 +1,4 @@
-"""The one door to the Kubernetes library: credentials of every kind, requests, long answers.
+"""The one door to the Kubernetes library: credentials, requests, long answers, refusals.
 
 Its generated classes are not used: what is sent and shown are plain objects.
 """
@@ -15,9 +15,20 @@ from kubernetes import client, config
 from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME
 from urllib3.exceptions import HTTPError
 
-from disttrain.cluster import answers
-from disttrain.cluster.errors import NoAccess, Unreachable
+from disttrain.cluster.errors import (
+    AlreadyThere,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NoAccess,
+    NotFound,
+    NotInstalled,
+    Unreachable,
+    WrongInput,
+)
 from disttrain.cluster.interface import Object, Request, Target, Verb
+from disttrain.cluster.resources import JOBS
+from disttrain.errors import DistTrainError
 from disttrain.job import document
 
 SECONDS: Final = 30.0
@@ -25,6 +36,12 @@ SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0
 QUIET_SECONDS: Final = 3600.0
 """Longest silence in a long answer; a log may have nothing to say for long."""
+
+INSTALL: Final = (
+    "helm install disttrain charts/disttrain-operator --namespace disttrain-system "
+    "--create-namespace"
+)
+_KINDS: Final[dict[int, type[ClusterError]]] = {404: NotFound, 409: Conflict}
 
 NAMESPACE_FILE: Final = Path(SERVICE_CERT_FILENAME).with_name("namespace")
 
@@ -173,7 +190,7 @@ def _checked(answer: _Answer, request: Request) -> str:
     if answer.status < 400:
         return body
     said = _object(body) or {"message": body.strip()[:500]}
-    raise answers.explain(answer.status, said, request)
+    raise explain(answer.status, said, request)
 
 
 def _object(body: str) -> Object | None:
@@ -191,3 +208,48 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[str]:
         yield from (line.decode(errors="replace") for line in whole)
     if rest:
         yield rest.decode(errors="replace")
+
+
+def explain(code: int, answer: Object, request: Request) -> DistTrainError:
+    """The error for an answer with an HTTP code of 400 or more; `answer` is its Status, or {}."""
+    message = str(answer.get("message") or f"HTTP status {code}")
+    if code >= 500 or code == 429:
+        return Unreachable(f"the API server is not able to answer now: {message}; try again")
+    if code in {400, 422}:
+        return WrongInput(_causes(answer) or message)
+    if code in {401, 403}:
+        return _not_allowed(code, message, request)
+    return _about_the_object(code, answer, message, request)
+
+
+def _not_allowed(code: int, message: str, request: Request) -> ClusterError:
+    if code == 403:
+        grant = f"whoever administers the namespace can grant the verb '{request.verb}' on it"
+        return Forbidden(f"{message}; {grant}")
+    return NoAccess(
+        f"the API server does not accept the credentials of this context ({message}); "
+        "log in again, or choose another one with --context"
+    )
+
+
+def _about_the_object(code: int, answer: Object, message: str, request: Request) -> ClusterError:
+    # About an object that is not there, the answer names it.
+    is_named = bool((answer.get("details") or {}).get("name"))
+    if code == 404 and request.path.startswith(JOBS.root) and not is_named:
+        return NotInstalled(
+            f"the cluster has no DistTrainJobs; install the operator, which brings them: {INSTALL}"
+        )
+    if code == 409 and answer.get("reason") == "AlreadyExists":
+        return AlreadyThere(message)
+    return _KINDS.get(code, ClusterError)(message)
+
+
+def _causes(answer: Object) -> str:
+    causes = (answer.get("details") or {}).get("causes") or []
+    lines = (_cause(each) for each in causes)
+    return "\n".join(dict.fromkeys(line for line in lines if line))
+
+
+def _cause(cause: Object) -> str:
+    field, message = str(cause.get("field") or ""), str(cause.get("message") or "")
+    return f"{field}: {message}" if field and field != "<nil>" else message

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from disttrain.cluster import jobs, resources, tables
+from disttrain.cluster import jobs, kubectl_text, resources
 from disttrain.cluster.errors import ClusterError, Unreachable
 from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import TABLE, Resource
@@ -79,7 +79,7 @@ class Table:
 
     @property
     def text(self) -> str:
-        return tables.text([self.head, *(row.cells for row in self.rows)])
+        return kubectl_text.table([self.head, *(row.cells for row in self.rows)])
 
     @property
     def versions(self) -> dict[str, str]:
@@ -109,12 +109,12 @@ def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
     least = (_LEAST_WIDTHS.get(name, 0) for name in first.head)
     found = (max(map(len, column)) for column in zip(*cells, strict=True))
     widths = [max(pair) for pair in zip(least, found, strict=True)]
-    yield from (tables.line(each, widths) for each in cells)
+    yield from (kubectl_text.line(each, widths) for each in cells)
     table, told = first, first.versions
     while True:
         for row in _changes(api, wanted, table):
             told[row.uid] = row.version
-            yield tables.line(row.cells, widths)
+            yield kubectl_text.line(row.cells, widths)
         time.sleep(PAUSE_SECONDS)
         try:
             table = read(api, wanted)
@@ -122,7 +122,7 @@ def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
             continue
         # A watch that ended may have missed something: show what is new since then.
         news = [row for row in table.rows if told.get(row.uid) != row.version]
-        yield from (tables.line(row.cells, widths) for row in news)
+        yield from (kubectl_text.line(row.cells, widths) for row in news)
         told = table.versions
 
 
@@ -153,7 +153,7 @@ def _rows(answer: Object, columns: Sequence[int], wanted: Wanted) -> Iterator[Ro
             continue
         # As kubectl: what the object does not say yet is left empty.
         chosen = (each["cells"][index] for index in columns)
-        cells = ["" if cell is None else tables.printable(cell) for cell in chosen]
+        cells = ["" if cell is None else kubectl_text.printable(cell) for cell in chosen]
         if wanted.namespace is None:
-            cells = [tables.printable(found["metadata"].get("namespace")), *cells]
+            cells = [kubectl_text.printable(found["metadata"].get("namespace")), *cells]
         yield Row(cells, found)

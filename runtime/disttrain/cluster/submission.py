@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from disttrain.cluster import ages, code_folder, manifests, resources
+from disttrain.cluster import code_folder, kubectl_text, manifests, resources
 from disttrain.cluster.code_folder import Code
 from disttrain.cluster.errors import (
     AlreadyThere,
@@ -146,7 +146,7 @@ def _explained(jobs: Jobs, wish: Wish) -> Iterator[None]:
 def _taken(job: Object) -> str:
     metadata = job["metadata"]
     phase = (job.get("status") or {}).get("phase") or "new"
-    age = ages.since(metadata.get("creationTimestamp"), ages.now())
+    age = kubectl_text.age(metadata.get("creationTimestamp"), kubectl_text.now())
     name = metadata["name"]
     return (
         f"job {name} is in namespace {metadata['namespace']} already ({phase}, {age} old); "

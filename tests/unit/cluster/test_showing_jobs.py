@@ -7,7 +7,7 @@ import pytest
 
 from builders.api_answers import CREATED, a_condition, a_job, a_pod
 from disttrain.cli import cluster_job
-from disttrain.cluster import ages, following, logs, pods, usage
+from disttrain.cluster import following, kubectl_text, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -155,12 +155,13 @@ def test_a_pod_that_is_being_deleted_is_terminating() -> None:
     ],
 )
 def test_durations_read_as_kubectls(seconds: float, text: str) -> None:
-    assert ages.short(seconds) == text
+    assert kubectl_text.duration(seconds) == text
 
 
 def test_an_instant_may_have_a_fraction() -> None:
-    parsed = ages.parse("2026-01-01T00:00:00.123456Z")
-    assert parsed == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
+    now = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert kubectl_text.seconds_since("2026-01-01T00:00:00.250000Z", now) == 0.75
+    assert kubectl_text.seconds_since("2026-01-01T00:00:00Z", now) == 1
 
 
 METRICS = """# HELP disttrain_samples_total Training samples processed.
