@@ -15,6 +15,7 @@ from disttrain.cli.display import LiveDisplay
 from disttrain.cli.live import PlainDisplay
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
+from disttrain.job.status import TrainingStatus
 from disttrain.job.stop import TargetMetric
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process, State
@@ -210,13 +211,24 @@ def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -
     assert (text in shown) == bool(reason)
 
 
+@pytest.mark.parametrize(("percent", "times"), [(None, 0), (0, 2)])
+def test_a_percentage_is_shown_where_something_limits_the_job(
+    percent: int | None, times: int
+) -> None:
+    found = RunStatus(phase="Running", training=TrainingStatus(progress_percent=percent))
+    console = Console(record=True, width=120)
+    with LiveDisplay(lambda: found, console) as display:
+        display.tick([])
+    assert console.export_text().count(" 0% ") == times
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [(0, ""), (1, " · 1 failed checkpoint"), (1200, " · 1,200 failed checkpoints")],
 )
 def test_checkpoints_that_failed_are_counted(number: int, text: str) -> None:
     line = wording.progress_line(RunStatus(phase="Running", checkpoint_failures=number))
-    assert line == f"running · 0% · epoch 0.00 · 0 samples · 0 samples/s{text}"
+    assert line == f"running · epoch 0.00 · 0 samples · 0 samples/s{text}"
 
 
 @pytest.mark.parametrize(
