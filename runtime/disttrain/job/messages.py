@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from pydantic_core import ErrorDetails
 
 from disttrain.job import fields
+from disttrain.job.finding import Path
 
 LONGEST_VALUE = 60
 """Characters of a value that a message shows."""
@@ -59,9 +60,14 @@ def _choice(error: ErrorDetails) -> str:
 
 
 def _missing(error: ErrorDetails) -> str:
-    field = fields.field_at(error["loc"])
+    return f"required{for_example(error['loc'])}"
+
+
+def for_example(path: Path) -> str:
+    """Return the end of a message: an example of the field, or nothing if it has none."""
+    field = fields.field_at(path)
     example: JsonValue = field.examples[0] if field and field.examples else None
-    return "required" if example is None else f"required, for example {_written(example)}"
+    return "" if example is None else f", for example {_written(example)}"
 
 
 def _written(value: JsonValue) -> str:

@@ -63,7 +63,8 @@ def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
 def _problems(section: Section, path: Path) -> Iterator[Finding]:
     """What is wrong with the direct fields of a section together, and of those within."""
     if problem := section.problem():
-        yield Finding(path=path, message=problem)
+        example = "" if section.model_fields_set else messages.for_example(path)
+        yield Finding(path=path, message=problem + example)
     for name, value in section.given().items():
         if isinstance(value, Section):
             yield from _problems(value, (*path, name))
