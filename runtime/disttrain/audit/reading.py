@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from disttrain.audit.errors import NothingToAudit
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
@@ -27,6 +26,7 @@ from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.audit import Audit
 from disttrain.job.location import Location
+from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind
@@ -45,6 +45,10 @@ _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
 """What summary.json holds when the launcher wrote it, because the coordinator could not."""
 
 
+class NothingToAudit(NotARunFolder):
+    """The folder holds a run without the ledgers of shards."""
+
+
 @dataclass(slots=True)
 class Logs:
     """Of all lives, by increasing incarnation, by index."""
@@ -56,12 +60,12 @@ class Logs:
 
 
 def read(folder: Path) -> Evidence:
-    """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
+    """Everything that the checks need. Raises NotARunFolder and InvalidManifest."""
     run = RunFolder(folder.absolute())
     # Asked first: a run that ends meanwhile has not ended in all that is read.
     is_running = run.is_held()
     if (lack := run.why_none()) is not None:
-        raise NothingToAudit(lack)
+        raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if defaults.audit(job.spec) is Audit.OFF:
         message = (
@@ -74,7 +78,7 @@ def read(folder: Path) -> Evidence:
             f"{folder} is the run of a job without shards, whose promises these are"
         )
     if (lack := run.why_none(of_training=True)) is not None:
-        raise NothingToAudit(lack)
+        raise NotARunFolder(lack)
     checkpoints = run.checkpoints(job)
     found = logs(run.ledger)
     state = _state(checkpoints, found)

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -167,6 +168,7 @@ _REFUSED = (
     InvalidManifest,
     WrongInput,
     NotARunFolder,
+    NoCheckpoint,
     OutputFolderInUse,
     OutputFolderUnusable,
     CheckpointsUnusable,

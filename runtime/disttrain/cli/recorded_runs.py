@@ -7,7 +7,6 @@ import typer
 
 from disttrain.audit import audit as promises
 from disttrain.audit import reading
-from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replay import outcome
@@ -19,15 +18,12 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
     """Check the promises of the design from a run's own logs, and say what held.
 
     Reads the ledgers of all processes, the journal, the summary and the checkpoints. Exits with 0
-    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR is no run.
+    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR holds no
+    run with ledgers.
 
     Example: disttrain audit runs/digits
     """
-    try:
-        evidence = reading.read(folder)
-    except NothingToAudit as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(ExitCode.USAGE) from error
+    evidence = reading.read(folder)
     findings = promises.audit(evidence)
     shown = promises.to_json if as_json else promises.text
     typer.echo(shown(findings, running=evidence.is_running), nl=False)
@@ -53,7 +49,7 @@ def replay(
 
     The run must have been made with spec.record: true, and its shards must have lived through it.
     Runs the task's code of today. Exits with 0 when everything is the same to the bit, 1 when
-    something differs or the run cannot be replayed.
+    something differs or the run cannot be replayed, 2 when DIR holds no run.
 
     Example: disttrain replay runs/digits --serial
     """

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from disttrain.cli import wording
 from disttrain.cli.display import done
+from disttrain.errors import FinalError
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
-from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.outcome import Result
 from disttrain.launch.run_folder import RunFolder
 
@@ -36,8 +37,7 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
     while True:
         found = find(folder)
         if found is None:
-            typer.echo(f"error: {_lack(RunFolder(folder))}", err=True)
-            raise typer.Exit(ExitCode.FAILED)
+            raise _lack(RunFolder(folder))
         if as_json:
             typer.echo(json.dumps(found.content))
         else:
@@ -47,12 +47,12 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
         time.sleep(WATCH_SECONDS)
 
 
-def _lack(run: RunFolder) -> str:
+def _lack(run: RunFolder) -> FinalError:
     if (lack := run.why_none()) is not None:
-        return lack
+        return NotARunFolder(lack)
     if run.status.exists():
-        return f"{run.status} is damaged, or of a version that this one does not know"
-    return f"{run.path} holds no run that has begun"
+        return FinalError(f"{run.status} is damaged, or of a version that this one does not know")
+    return NotARunFolder(f"{run.path} holds no run that has begun")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from disttrain.job.roles import Device
 from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import circumstances
 from disttrain.parameter_server import ledger as shard_ledger
@@ -70,10 +71,10 @@ class Recording:
 
 
 def read(folder: Path) -> Recording:
-    """The record of a run folder. Raises NotReplayable, and DistTrainError for a bad task."""
+    """The record of a run folder. Raises NotARunFolder, NotReplayable, TaskError."""
     run = RunFolder(folder.absolute())
     if (lack := run.why_none(of_training=True)) is not None:
-        raise NotReplayable(lack)
+        raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if job.spec.strategy.sandblaster is not None:
         message = (

@@ -410,7 +410,7 @@ def test_status_as_json_is_the_coordinators_with_one_word_more(tmp_path: Path) -
 
 def test_status_of_another_folder_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["status", str(tmp_path)])
-    assert result.exit_code == 1
+    assert "is no output folder of `disttrain run`" in str(result.exception)
 
 
 def test_status_of_a_damaged_file_names_it(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_status_of_a_damaged_file_names_it(tmp_path: Path) -> None:
     run.status.write_text("{")
     result = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert result.exit_code == 1
-    assert f"{run.status} is damaged" in result.output
+    assert f"{run.status} is damaged" in str(result.exception)
 
 
 def test_resume_of_another_folder_is_an_error(tmp_path: Path) -> None:
