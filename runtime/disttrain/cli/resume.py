@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from disttrain.checkpoint import reading
-from disttrain.cli import checkpoint_folder, live
+from disttrain.checkpoint.manifest import Manifest
+from disttrain.cli import checkpoint_folder, live, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
 from disttrain.cluster import resources
 from disttrain.cluster.errors import (
@@ -96,16 +97,30 @@ def _resume_job(target: Target, which: str) -> None:
 
 
 def look(output: Path) -> None:
-    """Refuse a manifest by which a run cannot go on, and say what one changes of a batch method.
+    """Refuse a manifest by which a run cannot go on, and say from where it goes on.
 
     Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,
     ManifestChanged when the run cannot be gone on with by this manifest.
     """
+    run = RunFolder(output)
     checkpoint = checkpoint_folder.require_whole(output)
     if checkpoint is None:
         return
+    _require_possible(checkpoint, manifest_file.load_job(run.job).spec)
+    typer.echo(_from_where(reading.read(checkpoint).manifest, run))
+
+
+def _from_where(manifest: Manifest, run: RunFolder) -> str:
+    """How far back a run goes: to the checkpoint, from the last sign of its latest life."""
+    files = [file for file in (run.status, run.summary) if file.exists()]
+    lost = max((file.stat().st_mtime for file in files), default=0) - manifest.created.timestamp()
+    ago = f", made {wording.duration(lost)} before the run's end" if lost >= 0 else ""
+    return f"goes on from the checkpoint at {wording.count(manifest.samples)} samples{ago}"
+
+
+def _require_possible(checkpoint: Path, spec: Spec) -> None:
+    """Raise ManifestChanged, or say what the manifest changes of a batch method."""
     state = checkpoint_folder.coordinator_state(checkpoint)
-    spec = manifest_file.load_job(RunFolder(output).job).spec
     now = spec.strategy.sandblaster
     _refuse(None if state is None else changes.impossible(state, spec))
     if now is None:
