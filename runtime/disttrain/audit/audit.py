@@ -20,19 +20,19 @@ from disttrain.audit import (
     versions,
 )
 from disttrain.audit.evidence import Evidence
-from disttrain.audit.finding import Finding, Standing, in_doubt, not_applicable
+from disttrain.audit.finding import Finding, Verdict, in_doubt, not_applicable
 
 _INSTEAD = "gradients of groups count when an evaluation is complete: see promise 3"
-_UNCLEAN = frozenset({Standing.VIOLATED, Standing.NOT_WHOLE})
+_UNCLEAN = frozenset({Verdict.VIOLATED, Verdict.NOT_WHOLE})
 _WIDTH = 100
-_STANDING_WIDTH = 2 + max(map(len, Standing))
+_VERDICT_WIDTH = 2 + max(map(len, Verdict))
 _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives the same bits"
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
     findings = tuple(_promises(evidence))
     whole = logs.check(evidence)
-    if whole.standing is Standing.NOT_WHOLE:
+    if whole.verdict is Verdict.NOT_WHOLE:
         findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
     return (*findings, whole)
 
@@ -65,7 +65,7 @@ def _promises(evidence: Evidence) -> Iterator[Finding]:
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:
-    return all(finding.standing not in _UNCLEAN for finding in findings)
+    return all(finding.verdict not in _UNCLEAN for finding in findings)
 
 
 def text(findings: Sequence[Finding], *, running: bool = False) -> str:
@@ -81,21 +81,21 @@ def text(findings: Sequence[Finding], *, running: bool = False) -> str:
 def _result(findings: Sequence[Finding]) -> str:
     if is_clean(findings):
         return "nothing was violated"
-    if any(finding.standing is Standing.VIOLATED for finding in findings):
+    if any(finding.verdict is Verdict.VIOLATED for finding in findings):
         return "PROMISES WERE VIOLATED"
-    in_doubt = (finding for finding in findings if finding.standing is Standing.NOT_WHOLE)
+    in_doubt = (finding for finding in findings if finding.verdict is Verdict.NOT_WHOLE)
     missing = "; ".join(said for finding in in_doubt for said in finding.violations)
     return f"cannot be judged: {missing}"
 
 
 def _row(finding: Finding) -> str:
-    head = f"{finding.standing:<{_STANDING_WIDTH}}{finding.promise}"
+    head = f"{finding.verdict:<{_VERDICT_WIDTH}}{finding.promise}"
     details = [finding.evidence, *(f"- {said}" for said in finding.violations)]
     return "\n".join([head, *(line for detail in details for line in _wrapped(detail))])
 
 
 def _wrapped(detail: str) -> list[str]:
-    indent = " " * _STANDING_WIDTH
+    indent = " " * _VERDICT_WIDTH
     return textwrap.wrap(detail, _WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
@@ -104,6 +104,7 @@ def to_json(findings: Sequence[Finding], *, running: bool = False) -> str:
     content = {
         "held": is_clean(findings),
         "running": running,
-        "findings": [asdict(finding) for finding in findings],
+        # By its older name, too, for programs that ask for that.
+        "findings": [{"standing": each.verdict, **asdict(each)} for each in findings],
     }
     return json.dumps(content, indent=2) + "\n"

@@ -10,7 +10,7 @@ from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit, reading
 from disttrain.audit.evidence import Life
-from disttrain.audit.finding import Standing
+from disttrain.audit.finding import Verdict
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_judged(
 
     findings = audit.audit(reading.read(run.path))
 
-    assert Standing.VIOLATED not in {finding.standing for finding in findings}
+    assert Verdict.VIOLATED not in {finding.verdict for finding in findings}
     assert not audit.is_clean(findings)
     last = audit.text(findings).splitlines()[-1]
     assert last.startswith("cannot be judged: ")
