@@ -297,7 +297,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a replayed shard that hears nothing while it waits for others",
-        file=f"{_R}/replay/world.py",
+        file=f"{_R}/replay/replayed_run.py",
         old="shard.receive(LOOK_AGAIN_SECONDS)",
         new="self._wires.time.wait(LOOK_AGAIN_SECONDS)",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),

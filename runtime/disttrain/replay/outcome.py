@@ -8,8 +8,8 @@ from pathlib import Path
 from disttrain.replay import final_values, recording
 from disttrain.replay.asynchrony import Delays, Observer
 from disttrain.replay.final_values import Compared, Measured
+from disttrain.replay.replayed_run import ReplayedRun
 from disttrain.replay.serial import SerialTraining
-from disttrain.replay.world import World
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,22 +52,22 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
     """Replay the run in a folder. Raises NotReplayable, RecordContradicted, DistTrainError."""
     recorded = recording.read(folder)
     observer = Observer()
-    world = World(recorded, observer)
-    world.run(wanted.to_update)
+    replayed = ReplayedRun(recorded, observer)
+    replayed.run(wanted.to_update)
     measured = serial = None
     if wanted.serial or wanted.to_update is not None:
-        measured = final_values.measure(recorded, final_values.whole_values(world.shards))
+        measured = final_values.measure(recorded, final_values.whole_values(replayed.shards))
     if wanted.serial:
         training = SerialTraining(recorded)
         training.run(observer.order)
         serial = final_values.measure_module(recorded, training.module)
     return Outcome(
-        versions=tuple(shard.state.count for shard in world.shards),
-        replicas=len(world.replicas),
-        losses_compared=world.differences.losses,
-        updates_compared=world.differences.updates,
-        differences=tuple(world.differences.found),
-        values=final_values.compare(recorded.checkpoint, world.shards),
+        versions=tuple(shard.state.count for shard in replayed.shards),
+        replicas=len(replayed.replicas),
+        losses_compared=replayed.differences.losses,
+        updates_compared=replayed.differences.updates,
+        differences=tuple(replayed.differences.found),
+        values=final_values.compare(recorded.checkpoint, replayed.shards),
         delays=observer.delays(),
         measured=measured,
         serial=serial,

@@ -20,7 +20,7 @@ from disttrain.transport.header import Verb
 from disttrain.transport.virtual_time import Bell
 
 
-class World:
+class ReplayedRun:
     """One replay."""
 
     def __init__(self, recording: Recording, observer: Observer) -> None:
