@@ -13,7 +13,7 @@ from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import Wanted
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.manifests import JobRequest
 from disttrain.job import manifest_file
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -131,13 +131,13 @@ class Client:
         What the manifest only warns of is a UserWarning. Raises InvalidManifest or WrongInput for
         what is wrong, AlreadyThere for a name in use.
         """
-        wish = _wish(job)
-        for each in wish.warnings:
+        request = _request(job)
+        for each in request.warnings:
             warnings.warn(each, stacklevel=2)
-        packed = submission.read_code(wish, None if code is None else Path(code))
-        jobs = Jobs(self._api, manifests.namespace(wish, self._wanted, self._api.namespace))
-        made = submission.submit(jobs, wish, packed).job
-        return ClusterJob(jobs, wish.name, made["metadata"]["uid"])
+        packed = submission.read_code(request, None if code is None else Path(code))
+        jobs = Jobs(self._api, manifests.namespace(request, self._wanted, self._api.namespace))
+        made = submission.submit(jobs, request, packed).job
+        return ClusterJob(jobs, request.name, made["metadata"]["uid"])
 
     def get(self, name: str) -> ClusterJob:
         """The job of a name. Raises NotFound."""
@@ -174,7 +174,7 @@ class Client:
         return Jobs(self._api, self._wanted or self._api.namespace)
 
 
-def _wish(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> Wish:
+def _request(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> JobRequest:
     if isinstance(job, DistTrainJob):
         return manifests.of_job(job, "the job")
     if isinstance(job, Mapping):

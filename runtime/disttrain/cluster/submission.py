@@ -16,7 +16,7 @@ from disttrain.cluster.errors import (
 )
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS
 from disttrain.errors import DistTrainError
 
@@ -41,40 +41,42 @@ class Submitted:
     """One line for each other thing that was done or left out."""
 
 
-def code_name(wish: Wish, code: Code | None) -> str | None:
+def code_name(request: JobRequest, code: Code | None) -> str | None:
     """Name of the ConfigMap of a job's code; None when its image has the code.
 
     Code that is packed gets a new name each time, so that no other job ever uses or changes it.
     """
     if code is None:
-        return wish.source
-    return f"{wish.source or f'{wish.name}-code'}-{manifests.random_suffix()}"
+        return request.source
+    return f"{request.source or f'{request.name}-code'}-{manifests.random_suffix()}"
 
 
-def read_code(wish: Wish, folder: Path | None) -> Code | None:
+def read_code(request: JobRequest, folder: Path | None) -> Code | None:
     """The code of a folder, if one is given. Raises WrongInput for what cannot be packed."""
     if folder is None:
         return None
     code = code_folder.read(folder)
-    module = wish.module.partition(".")[0]
+    module = request.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
         message = (
             f"--code {folder} has no {module}.py, which spec.task.entrypoint "
-            f"'{wish.job.spec.task.entrypoint}' names; Python files there: {found}"
+            f"'{request.job.spec.task.entrypoint}' names; Python files there: {found}"
         )
         raise WrongInput(message)
     return code
 
 
-def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
+def submit(
+    jobs: Jobs, request: JobRequest, code: Code | None, *, dry_run: bool = False
+) -> Submitted:
     """Make the job, then a ConfigMap of its code; with `dry_run` the API server only checks.
 
     Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
     """
-    name = code_name(wish, code)
-    manifest = wish.manifest(jobs.namespace, name)
-    with _explained(jobs, wish):
+    name = code_name(request, code)
+    manifest = request.manifest(jobs.namespace, name)
+    with _explained(jobs, request):
         # Whatever is wrong shows here, before there is a job.
         tried = jobs.create(manifest, dry_run=True)
     if code is None or name is None:
@@ -85,8 +87,8 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
         return Submitted(tried, (*_left_out(code), f"{created} (server dry run)"))
     config_map = code_folder.config_map(name, code.files)
     query = {"fieldManager": FIELD_MANAGER}
-    with _taken_back(jobs, wish.name, name):
-        with _explained(jobs, wish):
+    with _taken_back(jobs, request.name, name):
+        with _explained(jobs, request):
             made = jobs.create(manifest)
         # Never without its owner: nobody would find and delete it. Pods wait for it.
         config_map["metadata"]["ownerReferences"] = [_owner(made)]
@@ -136,11 +138,11 @@ def _require_source(jobs: Jobs, name: str | None) -> None:
 
 
 @contextmanager
-def _explained(jobs: Jobs, wish: Wish) -> Iterator[None]:
+def _explained(jobs: Jobs, request: JobRequest) -> Iterator[None]:
     try:
         yield
     except AlreadyThere as error:
-        raise AlreadyThere(_taken(jobs.get(wish.name))) from error
+        raise AlreadyThere(_taken(jobs.get(request.name))) from error
 
 
 def _taken(job: Object) -> str:

@@ -75,8 +75,8 @@ def test_a_program_gets_a_warning_of_python(api: ApiInMemory, manifest: str) -> 
 def test_values_and_parsed_jobs_are_warned_of_too() -> None:
     job = parsing.parse_job(WARNED)
     value = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    for wish in (manifests.of_value(value, "the job"), manifests.of_job(job, "the job")):
-        (said,) = wish.warnings
+    for request in (manifests.of_value(value, "the job"), manifests.of_job(job, "the job")):
+        (said,) = request.warnings
         assert said.startswith(f"the job: {SAID}")
 
 
