@@ -18,7 +18,7 @@ from disttrain.cli.cluster_options import (
     on_cluster,
 )
 from disttrain.cluster import following, pods
-from disttrain.cluster.following import Look
+from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import files_of
 from disttrain.cluster.kubectl_text import age, now, printable, table
@@ -83,12 +83,12 @@ def top(target: Target, name: JobName) -> None:
 
 
 def page(job: Object, found: Sequence[Object], now: datetime) -> str:
-    look = following.look(job, now)
-    status = look.status
+    seen = following.observe(job, now)
+    status = seen.status
     members = pods.in_order(list(found))
     blocks = (
         _head(job, status, now),
-        _hint(look),
+        _hint(seen),
         _block("Conditions", _conditions(status, now)),
         _block("Shards", _shards(status)),
         _block("Pods", _pods(members, now)),
@@ -155,11 +155,11 @@ def _wanted(spec: Object, part: str, field: str) -> object:
     return (spec.get(part) or {}).get(field, 1)
 
 
-def _hint(look: Look) -> str:
-    if look.is_overlooked:
+def _hint(seen: Observation) -> str:
+    if seen.is_overlooked:
         return f"Note: {following.NO_OPERATOR}"
-    observed = look.status.observed_generation
-    if observed is not None and look.job["metadata"].get("generation") != observed:
+    observed = seen.status.observed_generation
+    if observed is not None and seen.job["metadata"].get("generation") != observed:
         return "Note: the operator has not acted on the latest change of the spec yet."
     return ""
 

@@ -146,10 +146,10 @@ def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
     raise AssertionError
 
 
-def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
+def resume(path: Path, check: Callable[[Path], None]) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
-    Nothing is started when the run is complete and its manifest asks for no more. `look` is at the
+    Nothing is started when the run is complete and its manifest asks for no more. `check` reads the
     checkpoint, once nobody else writes any.
     """
     folder = RunFolder(path.resolve())
@@ -162,7 +162,7 @@ def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
 
     def prepare() -> Run:
         folder.require_free()
-        look(path)
+        check(path)
         return runs.resumed(job, folder)
 
     return _watched(prepare)

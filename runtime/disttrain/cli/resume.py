@@ -62,7 +62,7 @@ def resume(target: Target, which: Which) -> None:
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(live.resume(Path(which), look))
+    raise typer.Exit(live.resume(Path(which), check_checkpoint))
 
 
 def means_cluster(which: str, target: Target) -> bool:
@@ -96,7 +96,7 @@ def _resume_job(target: Target, which: str) -> None:
     typer.echo(f"{named(name)} resumed")
 
 
-def look(output: Path) -> None:
+def check_checkpoint(output: Path) -> None:
     """Refuse a manifest by which a run cannot go on, and say from where it goes on.
 
     Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,

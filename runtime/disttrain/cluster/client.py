@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from disttrain.cluster import following, jobs, kubectl_text, logs, manifests, resources, submission
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
-from disttrain.cluster.following import Look
+from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import Wanted
@@ -36,7 +36,7 @@ class ClusterJob:
 
     def status(self) -> JobStatus:
         """How it is now. Raises NotFound once it is deleted."""
-        return self._look().status
+        return self._observe().status
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Return the status of the complete job.
@@ -44,10 +44,10 @@ class ClusterJob:
         Raises JobFailed with the reason, also when it is deleted, and NotInTime after so many
         seconds. While the API server is away it waits on.
         """
-        latest: list[Look] = []
+        latest: list[Observation] = []
 
         def has_ended() -> bool:
-            latest[:] = [self._look()]
+            latest[:] = [self._observe()]
             return latest[0].ended is not None
 
         try:
@@ -95,8 +95,8 @@ class ClusterJob:
         if wait:
             self._jobs.wait_until_gone(self.name, self.uid)
 
-    def _look(self) -> Look:
-        return following.look(self._object(), kubectl_text.now())
+    def _observe(self) -> Observation:
+        return following.observe(self._object(), kubectl_text.now())
 
     def _object(self) -> Object:
         return self._jobs.again(self.name, self.uid)
@@ -183,16 +183,16 @@ def _request(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> JobReque
     return manifests.parse(manifest_file.read_text(file), str(file))
 
 
-def _complete(look: Look, name: str) -> JobStatus:
-    if look.ended is Phase.COMPLETE:
-        return look.status
-    why = look.why
+def _complete(seen: Observation, name: str) -> JobStatus:
+    if seen.ended is Phase.COMPLETE:
+        return seen.status
+    why = seen.why
     reason, message = ("unknown", "") if why is None else (why.reason, why.message)
     failed = f"job {name} failed ({reason}): {message}"
     raise JobFailed(failed)
 
 
-def _present(latest: list[Look]) -> str:
+def _present(latest: list[Observation]) -> str:
     if latest and latest[0].is_overlooked:
         return following.NO_OPERATOR
     phase = latest[0].status.phase if latest else None

@@ -1,4 +1,4 @@
-"""Following a job to its end: what it is like now, and what is new since the last look. Pure."""
+"""Following a job to its end: what it is like now, and what is new since the last time. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +26,7 @@ NO_OPERATOR: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """What was seen of a job at one instant."""
 
     job: Object
@@ -67,16 +67,16 @@ def _status_of(job: Object) -> JobStatus:
         raise ClusterError(message) from error
 
 
-def look(job: Object, now: datetime) -> Look:
+def observe(job: Object, now: datetime) -> Observation:
     """What is seen of a job. Raises ClusterError for words that this release does not know."""
     # The API server sets the time when it makes the object.
     is_overlooked = not job.get("status") and (
         kubectl_text.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
     )
-    return Look(job, _status_of(job), is_overlooked)
+    return Observation(job, _status_of(job), is_overlooked)
 
 
-def news(before: Look | None, after: Look) -> list[str]:
+def news(before: Observation | None, after: Observation) -> list[str]:
     """A line for each thing that a person who watches should read."""
     old = JobStatus() if before is None else before.status
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]

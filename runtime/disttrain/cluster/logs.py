@@ -24,8 +24,8 @@ MOST_OPEN: Final = 64
 API server to a node."""
 POLL_SECONDS: Final = 1.0
 """How soon a pod that is new, or runs again, is followed."""
-_LOOKS_AFTER_THE_END: Final = 5
-"""At a container that must run in all of them before its log is asked for again: a kubelet tells
+_CHECKS_AFTER_THE_END: Final = 5
+"""Of a container that must run in all of them before its log is asked for again: a kubelet tells
 later that it has ended, and by then another may write the log."""
 _MOST_WAITING: Final = 10_000
 """Lines that nobody has read yet; whoever reads slowly slows the connections down."""
@@ -198,8 +198,8 @@ class _Followed:
 
         An API server or a kubelet that is restarted ends logs as if there were no more to say.
         """
-        looks = (self._container(pod, life, wanted) for _ in range(_LOOKS_AFTER_THE_END))
-        return all("running" in (own.get("state") or {}) for own in looks)
+        checked = (self._container(pod, life, wanted) for _ in range(_CHECKS_AFTER_THE_END))
+        return all("running" in (own.get("state") or {}) for own in checked)
 
     def _container(self, pod: str, life: str, wanted: Wanted) -> Object:
         """Wait for the API server; the status of the pod's container then, if it is still this."""
@@ -242,7 +242,7 @@ def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
         return False
     except NotFound:
         return True
-    return following.look(job, kubectl_text.now()).ended is not None
+    return following.observe(job, kubectl_text.now()).ended is not None
 
 
 def _too_many(number: int, most: int) -> str:

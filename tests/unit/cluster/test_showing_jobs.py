@@ -9,7 +9,7 @@ from builders.api_answers import CREATED, a_condition, a_job, a_pod
 from disttrain.cli import cluster_job
 from disttrain.cluster import following, kubectl_text, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
-from disttrain.cluster.following import Look
+from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object
 from disttrain.job.status import Phase
 
@@ -255,9 +255,9 @@ def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
 
 
 def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
-    phase_alone = a_look(phase="Complete")
-    failed = a_look(conditions=[a_condition("Failed", message="too many restarts")])
-    running = a_look(conditions=[a_condition("Complete", "False")])
+    phase_alone = observed(phase="Complete")
+    failed = observed(conditions=[a_condition("Failed", message="too many restarts")])
+    running = observed(conditions=[a_condition("Complete", "False")])
     assert phase_alone.ended is None
     assert running.ended is None
     assert failed.ended is Phase.FAILED
@@ -266,7 +266,7 @@ def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
 
 
 def test_news_are_told_once() -> None:
-    before, after = a_look(phase="Pending"), a_look(**RUNNING)
+    before, after = observed(phase="Pending"), observed(**RUNNING)
     assert following.news(before, after) == [
         "Degraded (DegradedReason): the image of digits-replica-x cannot be pulled",
         "digits-shard-1 ended: OOMKilled (exit code 137)",
@@ -276,22 +276,22 @@ def test_news_are_told_once() -> None:
 
 def test_a_status_of_another_release_is_named_with_a_way_out() -> None:
     with pytest.raises(ClusterError, match=r"status\.phase of job digits .* get digits -o yaml"):
-        a_look(phase="Dreaming")
+        observed(phase="Dreaming")
 
 
 def test_news_cannot_steer_a_terminal() -> None:
     steering = a_condition("Degraded", message="\x1b[2Jgone\nand more")
-    assert following.news(None, a_look(conditions=[steering])) == [
+    assert following.news(None, observed(conditions=[steering])) == [
         "Degraded (DegradedReason): ?[2Jgone and more"
     ]
 
 
 def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
-    early, late = following.look(a_job(), THEN), following.look(a_job(), NOW)
+    early, late = following.observe(a_job(), THEN), following.observe(a_job(), NOW)
     assert following.news(None, early) == []
     assert following.news(early, late) == [following.NO_OPERATOR]
     assert following.news(late, late) == []
 
 
-def a_look(**status: Any) -> Look:
-    return following.look(a_job(**status), NOW)
+def observed(**status: Any) -> Observation:
+    return following.observe(a_job(**status), NOW)
