@@ -10,9 +10,9 @@ from disttrain.cli.live import display
 from disttrain.cluster import following, jobs, kubectl_text, pods
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Observation
+from disttrain.cluster.informer import Informer
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs, selector_of_pods
-from disttrain.cluster.mirror import Mirror
 from disttrain.cluster.pods import Pod
 from disttrain.cluster.resources import PODS
 from disttrain.job.cluster_names import shard_set
@@ -75,7 +75,7 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     """Show the job until it ends; the exit code of the command. Ctrl-C leaves the job alone."""
     name = job["metadata"]["name"]
     try:
-        with Mirror(jobs.api, PODS, jobs.namespace, selector_of_pods(job)) as pods:
+        with Informer(jobs.api, PODS, jobs.namespace, selector_of_pods(job)) as pods:
             ended = _watch(jobs, job, pods)
     except NotFound as error:
         typer.echo(f"Failed (Deleted): {error}", err=True)
@@ -87,12 +87,12 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     return _conclude(ended)
 
 
-def _watch(jobs: Jobs, job: Object, pods: Mirror) -> Observation:
+def _watch(jobs: Jobs, job: Object, pods: Informer) -> Observation:
     """Read the job once a second, by one small request, until it has ended.
 
     Raises NotFound when it is gone, or another has its name.
     """
-    told: Observation | None = None
+    before: Observation | None = None
     latest = following.observe(job, kubectl_text.now())
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     with display(lambda: status_of(latest)) as shown:
@@ -100,12 +100,12 @@ def _watch(jobs: Jobs, job: Object, pods: Mirror) -> Observation:
             # The API server may be away for a while; training is not.
             with contextlib.suppress(Unreachable):
                 latest = following.observe(jobs.again(name, uid), kubectl_text.now())
-            for line in following.news(told, latest):
+            for line in following.news(before, latest):
                 shown.event(line)
             shown.tick(processes(pods.objects()))
-            told = latest
-            if told.ended is not None:
-                return told
+            if latest.ended is not None:
+                return latest
+            before = latest
             time.sleep(POLL_SECONDS)
 
 

@@ -86,11 +86,11 @@ def news(before: Observation | None, after: Observation) -> list[str]:
 
 
 def _conditions(old: JobStatus, new: JobStatus) -> list[str]:
-    told = {(each.type, each.reason, each.message) for each in _shown(old)}
+    known = {(each.type, each.reason, each.message) for each in _shown(old)}
     return [
         f"{each.type} ({each.reason}): {each.message}"
         for each in _shown(new)
-        if (each.type, each.reason, each.message) not in told
+        if (each.type, each.reason, each.message) not in known
     ]
 
 
@@ -101,12 +101,12 @@ def _shown(status: JobStatus) -> list[Condition]:
 
 
 def _failures(old: JobStatus, new: JobStatus) -> list[str]:
-    told = {(each.pod, each.time) for each in old.failures}
+    known = {(each.pod, each.time) for each in old.failures}
     return [
         f"{each.pod} ended: {each.reason}"
         + ("" if each.exit_code is None else f" (exit code {each.exit_code})")
         for each in new.failures
-        if (each.pod, each.time) not in told
+        if (each.pod, each.time) not in known
     ]
 
 

@@ -43,7 +43,7 @@ class Wanted:
     wide: bool = False
 
     def table(self, request: Request) -> Request:
-        """The same request for the table; the API server leaves out objects unless it is told."""
+        """The same request for the table; the API server leaves out objects unless it is asked."""
         is_whole = self.belongs is not None or self.order is not None
         whole = {"includeObject": "Object"} if is_whole else {}
         return replace(request, query={**request.query, **whole}, accept=TABLE)
@@ -110,10 +110,10 @@ def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
     found = (max(map(len, column)) for column in zip(*cells, strict=True))
     widths = [max(pair) for pair in zip(least, found, strict=True)]
     yield from (kubectl_text.line(each, widths) for each in cells)
-    table, told = first, first.versions
+    table, shown = first, first.versions
     while True:
         for row in _changes(api, wanted, table):
-            told[row.uid] = row.version
+            shown[row.uid] = row.version
             yield kubectl_text.line(row.cells, widths)
         time.sleep(PAUSE_SECONDS)
         try:
@@ -121,9 +121,9 @@ def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
         except Unreachable:
             continue
         # A watch that ended may have missed something: show what is new since then.
-        news = [row for row in table.rows if told.get(row.uid) != row.version]
+        news = [row for row in table.rows if shown.get(row.uid) != row.version]
         yield from (kubectl_text.line(row.cells, widths) for row in news)
-        told = table.versions
+        shown = table.versions
 
 
 def _changes(api: Api, wanted: Wanted, table: Table) -> Iterator[Row]:
