@@ -48,11 +48,7 @@ COMMANDS = (
         "status:status",
         "Show how the run in DIR is, and in one sentence what limits its speed.",
     ),
-    (
-        "export",
-        "checkpoints:export",
-        "Write the model of a checkpoint as one safetensors file.",
-    ),
+    ("export", "checkpoints:export", "Write the model of a checkpoint as one safetensors file."),
     (
         "inspect",
         "checkpoints:inspect",

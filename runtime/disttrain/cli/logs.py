@@ -11,7 +11,7 @@ from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError, WrongInput
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import LogLine, Wanted
+from disttrain.cluster.logs import LogLine, LogOptions
 from disttrain.job.cluster_names import CONTAINER
 from disttrain.job.names import Role
 
@@ -63,7 +63,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     Example: disttrain logs digits --pod digits-shard-0 --previous --tail 20
     """
     roles = tuple(each.value for each in role or ())
-    wanted = Wanted(
+    wanted = LogOptions(
         roles=roles,
         pod=pod,
         container=container,
@@ -99,7 +99,7 @@ def _show(line: LogLine, *, container: str, timestamps: bool) -> None:
     typer.echo(f"{prefix}{stamp}{line.text}")
 
 
-def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: Callable[[LogLine], None]) -> bool:
+def _print(jobs: Jobs, pod: Object, wanted: LogOptions, show: Callable[[LogLine], None]) -> bool:
     """Print what one pod wrote; a pod without a log keeps nobody from the others."""
     try:
         for line in cluster_logs.read(jobs, pod, wanted):

@@ -53,7 +53,7 @@ def replay(
 
     Example: disttrain replay runs/digits --serial
     """
-    found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
+    found = outcome.replay(folder, to_update=to_update, serial=serial)
     shown = outcome.to_json if as_json else outcome.text
     typer.echo(shown(found), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

@@ -12,7 +12,7 @@ from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import Wanted
+from disttrain.cluster.logs import LogOptions
 from disttrain.cluster.manifests import JobRequest
 from disttrain.job import manifest_file
 from disttrain.job.names import Role
@@ -65,7 +65,7 @@ class ClusterJob:
     ) -> Iterator[str]:
         """Lines of its pods' logs, each with its pod; with `follow` until the job has ended."""
         roles = () if role is None else (Role(role).value,)
-        wanted = Wanted(roles=roles, tail=tail)
+        wanted = LogOptions(roles=roles, tail=tail)
         job = self._object()
         if follow:
             lines = logs.follow(self._jobs, job, wanted)

@@ -13,16 +13,6 @@ from disttrain.replay.serial import SerialTraining
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """What is to be found out."""
-
-    to_update: int | None = None
-    """Stop when every shard has applied so many updates."""
-    serial: bool = False
-    """Train once more on the same samples in the same order, without staleness."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """What a replay found."""
 
@@ -48,19 +38,23 @@ class Outcome:
         return not self.differences and not different
 
 
-def replay(folder: Path, wanted: Wanted) -> Outcome:
-    """Replay the run in a folder. Raises NotReplayable, RecordContradicted, DistTrainError."""
+def replay(folder: Path, *, to_update: int | None = None, serial: bool = False) -> Outcome:
+    """Replay the run in a folder. Raises NotReplayable, RecordContradicted, DistTrainError.
+
+    `to_update`: until every shard has applied so many updates. `serial`: also train once more on
+    the same samples in the same order, without staleness.
+    """
     recorded = recording.read(folder)
     observer = Observer()
     replayed = ReplayedRun(recorded, observer)
-    replayed.run(wanted.to_update)
-    measured = serial = None
-    if wanted.serial or wanted.to_update is not None:
+    replayed.run(to_update)
+    measured = without = None
+    if serial or to_update is not None:
         measured = final_values.measure(recorded, final_values.whole_values(replayed.shards))
-    if wanted.serial:
+    if serial:
         training = SerialTraining(recorded)
         training.run(observer.order)
-        serial = final_values.measure_module(recorded, training.module)
+        without = final_values.measure_module(recorded, training.module)
     return Outcome(
         versions=tuple(shard.state.count for shard in replayed.shards),
         replicas=len(replayed.replicas),
@@ -70,7 +64,7 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
         values=final_values.compare(recorded.checkpoint, replayed.shards),
         delays=observer.delays(),
         measured=measured,
-        serial=serial,
+        serial=without,
     )
 
 
