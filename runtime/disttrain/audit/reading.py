@@ -101,7 +101,6 @@ def read(folder: Path) -> Evidence:
 
 
 def logs(folder: Path) -> Logs:
-    """What is in the ledger folder of a run."""
     unreadable: list[str] = []
     found = ((path, record_file.parse_name(path)) for path in folder.iterdir())
     named = [(path, name) for path, name in found if name is not None]

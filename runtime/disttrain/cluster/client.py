@@ -150,15 +150,12 @@ class Client:
         return tuple(ClusterJob(self._jobs, each["name"], each["uid"]) for each in found)
 
     def scale(self, name: str, replicas: int) -> None:
-        """Ask for another number of replicas."""
         self.get(name).scale(replicas)
 
     def suspend(self, name: str) -> None:
-        """Let a job rest after a checkpoint."""
         self.get(name).suspend()
 
     def resume(self, name: str) -> None:
-        """Let a job go on."""
         self.get(name).resume()
 
     def delete(self, name: str, *, wait: bool = True) -> None:
@@ -166,7 +163,6 @@ class Client:
         self.get(name).delete(wait=wait)
 
     def logs(self, name: str, role: Role | str | None = None) -> Iterator[str]:
-        """Lines of the logs of a job's pods."""
         return self.get(name).logs(role)
 
     @property

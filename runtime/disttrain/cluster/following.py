@@ -12,8 +12,13 @@ from disttrain.cluster.interface import Object
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus, Phase
 
-QUIET = {ConditionType.PARAMETERS_AVAILABLE, ConditionType.REPLICAS_AVAILABLE}
-"""Conditions that come and go while all is well."""
+_SILENT = {
+    ConditionType.PARAMETERS_AVAILABLE,
+    ConditionType.REPLICAS_AVAILABLE,
+    ConditionType.COMPLETE,
+    ConditionType.FAILED,
+}
+"""Conditions that come and go while all is well; the end has a line of its own."""
 
 NO_OPERATOR_SECONDS: Final = 10.0
 """After which a job without a status has probably no operator."""
@@ -95,9 +100,8 @@ def _conditions(old: JobStatus, new: JobStatus) -> list[str]:
 
 
 def _shown(status: JobStatus) -> list[Condition]:
-    """Conditions that hold and are worth a line; the end has one of its own."""
-    silent = {*QUIET, ConditionType.COMPLETE, ConditionType.FAILED}
-    return [each for kind, each in _holding(status).items() if kind not in silent]
+    """Conditions that hold and are worth a line."""
+    return [each for kind, each in _holding(status).items() if kind not in _SILENT]
 
 
 def _failures(old: JobStatus, new: JobStatus) -> list[str]:

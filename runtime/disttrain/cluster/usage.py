@@ -46,16 +46,6 @@ def used_by(pod_metrics: Object) -> Object:
     }
 
 
-def cores(value: float) -> str:
-    """Processor time as kubectl shows it."""
-    return f"{value * 1000:.0f}m"
-
-
-def mebibytes(value: float) -> str:
-    """Memory as kubectl shows it."""
-    return f"{value / 2**20:.0f}Mi"
-
-
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """Samples of one process by name, and its histograms by name and bound."""
@@ -142,8 +132,9 @@ def row(
         _count(_rate(scraped, SAMPLES, seconds)),
         _count(_rate(scraped, counter, seconds)),
         *([_staleness(scraped[1])] if counter == UPDATES else []),
-        cores(used["cpu"]) if "cpu" in used else "",
-        mebibytes(used["memory"]) if "memory" in used else "",
+        # As kubectl shows them.
+        f"{used['cpu'] * 1000:.0f}m" if "cpu" in used else "",
+        f"{used['memory'] / 2**20:.0f}Mi" if "memory" in used else "",
     ]
 
 

@@ -26,10 +26,6 @@ class Differences:
     """Versions and stalenesses compared."""
     found: list[str] = field(default_factory=list)
 
-    def add(self, sentence: str) -> None:
-        """Something differs."""
-        self.found.append(sentence)
-
 
 class ComparingLedger(Ledger):
     """Instead of writing, holds every event against the next one in the record."""
@@ -64,14 +60,13 @@ class ComparingLedger(Ledger):
         self._differences.losses += 1
         recorded = (float(record["loss"]), float(record["squared_norm"]))
         if not np.array_equal(recorded, (gradient.loss, gradient.squared_norm), equal_nan=True):
-            self._differences.add(
+            self._differences.found.append(
                 f"{self._name} step {gradient.number}: loss and squared norm of the gradient are "
                 f"{gradient.loss!r} and {gradient.squared_norm!r}, the run's were "
                 f"{recorded[0]!r} and {recorded[1]!r}"
             )
 
     def mark(self, kind: Kind, number: int = 0) -> None:
-        """Something else of the compute thread."""
         self._expect((kind,), number)
 
     def lease_begun(self, item: WorkItem) -> None:

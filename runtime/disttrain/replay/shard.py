@@ -47,7 +47,6 @@ class ReplayedShard:
 
     @property
     def state(self) -> ShardState:
-        """Version, table of pushes, values."""
         return self.shard.state
 
     @property
@@ -118,14 +117,13 @@ class ReplayedShard:
         self._wires.progressed()
 
     def compare(self, record: np.void, differences: Differences) -> None:
-        """Version and staleness of a complete push."""
         life = sender(record)
         state = self.state.deliveries.of(life.sender, life.incarnation)
         replayed = (state.sequence, state.version, state.staleness)
         recorded = tuple(int(record[name]) for name in ("sequence", "version", "staleness"))
         differences.updates += 1
         if replayed != recorded:
-            differences.add(
+            differences.found.append(
                 f"{self.name}: push, version and staleness of replica-{life.sender} are "
                 f"{replayed}, the run's were {recorded}"
             )

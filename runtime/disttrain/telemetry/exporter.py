@@ -106,7 +106,6 @@ class Health:
         self._limit_seconds = limit_seconds
 
     def turn(self) -> None:
-        """The main loop goes on."""
         self._turned = self._clock()
 
     def end(self) -> None:

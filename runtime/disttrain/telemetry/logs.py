@@ -54,7 +54,6 @@ class Log:
 
 
 def get(name: str) -> Log:
-    """Return the logger of the module `name`."""
     return Log(name)
 
 
