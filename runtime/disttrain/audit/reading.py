@@ -68,11 +68,10 @@ def read(folder: Path) -> Evidence:
         raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if defaults.audit(job.spec) is Audit.OFF:
-        message = (
+        raise NothingToAudit(
             f"{folder} kept no ledgers to check: its spec.audit is off; "
             "run the job with --set spec.audit=summary, or full"
         )
-        raise NothingToAudit(message)
     if not job.spec.shards:
         raise NothingToAudit(
             f"{folder} is the run of a job without shards, whose promises these are"

@@ -70,8 +70,7 @@ def export(checkpoint: CheckpointPath, out: Out) -> None:
 def write_model(checkpoint: str, out: Path) -> str:
     """Write `out`; a sentence about it. Raises CheckpointError."""
     if out.exists():
-        message = f"{out} exists already; delete it or choose another name"
-        raise AlreadyThere(message)
+        raise AlreadyThere(f"{out} exists already; delete it or choose another name")
     with checkpoint_folder.resolved(checkpoint) as source:
         written = exporting.export(source.path, out)
     return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source.said}"

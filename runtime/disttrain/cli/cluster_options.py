@@ -119,11 +119,10 @@ def jobs_of(target: Target) -> Jobs:
 def job_name(given: str) -> str:
     """The name of a job of a cluster. Raises WrongInput."""
     if "/" in given and RunFolder(Path(given)).job.exists():
-        message = (
+        raise WrongInput(
             f"{given} is a run of this machine, and this command is for jobs of a cluster: see "
             f"`disttrain status {given}`, and its logs in {given}/logs"
         )
-        raise WrongInput(message)
     return resources.job_name(given)
 
 

@@ -72,8 +72,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
         most_open=max_log_requests,
     )
     if previous and follow:
-        message = "--previous is the log of a life that has ended; it cannot be followed"
-        raise WrongInput(message)
+        raise WrongInput("--previous is the log of a life that has ended; it cannot be followed")
     chosen = job_name(name)
     jobs = jobs_of(target)
     job = jobs.get(chosen)

@@ -80,8 +80,9 @@ def _said_why(target: Target, which: str) -> Iterator[None]:
     except (LibraryMissing, NoAccess, NotFound, NotInstalled, Unreachable) as error:
         if resources.is_qualified(which) or target != Target():
             raise
-        message = f"there is no folder {which} here, so a job of a cluster is meant: {error}"
-        raise type(error)(message) from error
+        raise type(error)(
+            f"there is no folder {which} here, so a job of a cluster is meant: {error}"
+        ) from error
 
 
 def _resume_job(target: Target, which: str) -> None:
@@ -90,8 +91,7 @@ def _resume_job(target: Target, which: str) -> None:
     job = jobs.get(name)
     if not job["spec"].get("suspend"):
         phase = (job.get("status") or {}).get("phase") or "new"
-        message = f"job {name} is not suspended (it is {phase}); there is nothing to resume"
-        raise WrongInput(message)
+        raise WrongInput(f"job {name} is not suspended (it is {phase}); there is nothing to resume")
     jobs.patch(name, {"suspend": False})
     typer.echo(f"{named(name)} resumed")
 

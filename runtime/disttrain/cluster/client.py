@@ -184,8 +184,7 @@ def _complete(seen: Observation, name: str) -> JobStatus:
         return seen.status
     why = seen.why
     reason, message = ("unknown", "") if why is None else (why.reason, why.message)
-    failed = f"job {name} failed ({reason}): {message}"
-    raise JobFailed(failed)
+    raise JobFailed(f"job {name} failed ({reason}): {message}")
 
 
 def _present(latest: list[Observation]) -> str:

@@ -65,11 +65,10 @@ def _status_of(job: Object) -> JobStatus:
         return JobStatus.model_validate(job.get("status") or {})
     except ValidationError as error:
         name, place = job["metadata"]["name"], ".".join(map(str, error.errors()[0]["loc"]))
-        message = (
+        raise ClusterError(
             f"status.{place} of job {name} is not as this release knows it; install the operator's "
             f"release of disttrain, or see `disttrain get {name} -o yaml`"
-        )
-        raise ClusterError(message) from error
+        ) from error
 
 
 def observe(job: Object, now: datetime) -> Observation:

@@ -43,8 +43,7 @@ class Jobs:
         """This very job. Raises NotFound, also when a later one has its name."""
         found = self.get(name)
         if found["metadata"]["uid"] != uid:
-            message = f"job {name} was deleted, and another one has its name"
-            raise NotFound(message)
+            raise NotFound(f"job {name} was deleted, and another one has its name")
         return found
 
     def names(self, selector: str = "") -> list[str]:
@@ -60,8 +59,7 @@ class Jobs:
         """Names of the jobs that are meant, once each. WrongInput unless it is said one way."""
         ways = [bool(names), bool(selector), everything]
         if sum(ways) != 1:
-            message = "say which jobs: names, or --selector LABELS, or --all; one of them"
-            raise WrongInput(message)
+            raise WrongInput("say which jobs: names, or --selector LABELS, or --all; one of them")
         if names:
             return list(dict.fromkeys(map(resources.job_name, names)))
         return self.names(selector)
@@ -179,8 +177,7 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
-            message = f"waited {seconds:g} s for {what}"
-            raise NotInTime(message)
+            raise NotInTime(f"waited {seconds:g} s for {what}")
         time.sleep(POLL_SECONDS)
 
 
@@ -193,9 +190,8 @@ def connect(target: Target) -> Api:
         # An extra, and slow to import: whoever has no cluster needs neither.
         from disttrain.cluster import kubernetes_api  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        message = (
+        raise LibraryMissing(
             f"jobs of a cluster need the Kubernetes library, and {error.name} is not installed: "
             "pip install kubernetes, or install disttrain with its extra 'cluster'"
-        )
-        raise LibraryMissing(message) from error
+        ) from error
     return kubernetes_api.open_api(target)

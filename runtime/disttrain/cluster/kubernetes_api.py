@@ -72,12 +72,11 @@ class KubernetesApi:
         found = _object(body)
         if found is None:
             # A proxy's page of login or of apology, for example.
-            message = (
+            raise Unreachable(
                 f"{self._server} does not answer as an API server does: expected a JSON object, "
                 f"got {body[:100]!r}; "
                 "see what the context's server is (`kubectl config view --minify`)"
             )
-            raise Unreachable(message)
         return found
 
     def text(self, request: Request) -> str:
@@ -122,12 +121,12 @@ class KubernetesApi:
             yield
         except (HTTPError, client.ApiException) as error:
             reason = getattr(error, "reason", None) or error
-            message = f"the API server {self._server} does not answer: {reason}"
-            raise Unreachable(message) from error
+            raise Unreachable(f"the API server {self._server} does not answer: {reason}") from error
         except config.ConfigException as error:
             # A plugin that is asked for a new token, long after the kubeconfig was read.
-            message = f"no credentials for the API server {self._server}: {error}; log in again"
-            raise NoAccess(message) from error
+            raise NoAccess(
+                f"no credentials for the API server {self._server}: {error}; log in again"
+            ) from error
 
 
 def open_api(target: Target) -> KubernetesApi:

@@ -78,8 +78,7 @@ def chosen(jobs: Jobs, job: Object, options: LogOptions) -> list[Object]:
     if options.pod is not None and options.pod not in found:
         name = job["metadata"]["name"]
         there = ", ".join(found) or "none"
-        message = f"job {name} has no pod {options.pod}; its pods: {there}"
-        raise NotFound(message)
+        raise NotFound(f"job {name} has no pod {options.pod}; its pods: {there}")
     return [
         found[each.name]
         for each in pods.in_order(list(found.values()))

@@ -85,11 +85,10 @@ def namespace(request: JobRequest, wanted: str | None, default: str) -> str:
     """Where the job goes. Raises WrongInput if the manifest and the person disagree."""
     written = request.job.metadata.namespace
     if written and wanted and written != wanted:
-        message = (
+        raise WrongInput(
             f"the manifest says metadata.namespace {written}, and --namespace {wanted}; "
             "drop one of them"
         )
-        raise WrongInput(message)
     return wanted or written or default
 
 

@@ -100,8 +100,7 @@ def job_name(text: str) -> str:
     """The job's name. Raises WrongInput for another kind of object."""
     kind, slash, found = text.rpartition("/")
     if (slash and kind.lower() not in KINDS) or not found:
-        message = f"'{text}' names no job: expected NAME or dtj/NAME"
-        raise WrongInput(message)
+        raise WrongInput(f"'{text}' names no job: expected NAME or dtj/NAME")
     return found
 
 

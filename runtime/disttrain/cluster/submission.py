@@ -59,11 +59,10 @@ def read_code(request: JobRequest, folder: Path | None) -> Code | None:
     module = request.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
-        message = (
+        raise WrongInput(
             f"--code {folder} has no {module}.py, which spec.task.entrypoint "
             f"'{request.job.spec.task.entrypoint}' names; Python files there: {found}"
         )
-        raise WrongInput(message)
     return code
 
 
@@ -127,11 +126,10 @@ def _require_source(jobs: Jobs, name: str | None) -> None:
     try:
         jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
     except NotFound as error:
-        message = (
+        raise WrongInput(
             f"spec.task.source.configMap: there is no configmap {name} in namespace "
             f"{jobs.namespace}; --code FOLDER makes it from the files of a folder"
-        )
-        raise WrongInput(message) from error
+        ) from error
     except Forbidden:
         # Whoever may submit jobs need not be allowed to read ConfigMaps.
         return

@@ -80,10 +80,9 @@ class ComparingLedger(Ledger):
         record = self.following
         if record is None or record["kind"] not in kinds or record["number"] != number:
             found = "the end" if record is None else f"{Kind(record['kind']).name}"
-            message = (
+            raise RecordContradicted(
                 f"{self._name} comes to {kinds[0].name} {number}, where its log has {found}; "
                 "was it run with this version and this task?"
             )
-            raise RecordContradicted(message)
         self._next += 1
         return record

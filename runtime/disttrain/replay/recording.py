@@ -77,20 +77,18 @@ def read(folder: Path) -> Recording:
         raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if job.spec.strategy.sandblaster is not None:
-        message = (
+        raise NotReplayable(
             f"{folder} is the run of a batch method, which is not recorded: "
             "run its manifest again, it gives the same bits"
         )
-        raise NotReplayable(message)
     if not job.spec.record:
         # An audit that is left out is full with a record.
         full = "" if job.spec.audit in {None, Audit.FULL} else " --set spec.audit=full"
-        message = (
+        raise NotReplayable(
             f"{folder} was not recorded: with record: false and audit: {defaults.audit(job.spec)} "
             "its ledgers do not hold the order of events; run the job with "
             f"--set spec.record=true{full}"
         )
-        raise NotReplayable(message)
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
     state = _state(replica)
@@ -125,8 +123,7 @@ def _state(config: LaunchConfig) -> State:
     """The coordinator's, at the end of the run."""
     replayed = journals.replay(config.checkpoints)
     if replayed is None or not replayed.state.data.samples or replayed.state.layout is None:
-        message = "the run ended before it knew its data; there is nothing to replay"
-        raise NotReplayable(message)
+        raise NotReplayable("the run ended before it knew its data; there is nothing to replay")
     return replayed.state
 
 
@@ -139,33 +136,29 @@ def _circumstances(folder: Path) -> Circumstances:
     """Those of the run; the same bits come out only if they are this process's too."""
     noted = circumstances.read(folder)
     if noted is None:
-        message = (
+        raise NotReplayable(
             f"{folder / circumstances.FILE} does not tell how the run was recorded; "
             "record it again with this version"
         )
-        raise NotReplayable(message)
     here = circumstances.here(noted.chunk_bytes)
     if here != noted:
-        message = (
+        raise NotReplayable(
             f"the run was recorded with PyTorch {noted.torch} and its {noted.cpu} kernels, this is "
             f"PyTorch {here.torch} with {here.cpu}: other bits would come out; replay it there"
         )
-        raise NotReplayable(message)
     return noted
 
 
 def _logs(folder: Path) -> Logs:
     found = reading.logs(folder)
     if found.unreadable:
-        message = f"{found.unreadable[0]} cannot be replayed"
-        raise NotReplayable(message)
+        raise NotReplayable(f"{found.unreadable[0]} cannot be replayed")
     for life in chain(*found.shards.values(), *found.replicas.values()):
         if life.missing:
-            message = (
+            raise NotReplayable(
                 f"{life.file} lacks {life.missing} records, since the disk was full; "
                 "nothing can follow"
             )
-            raise NotReplayable(message)
     return found
 
 
@@ -176,18 +169,17 @@ def _shards(found: Logs, shards: int) -> tuple[Life, ...]:
 def _shard(index: int, lives: Sequence[Life]) -> Life:
     name = names.shard_name(index)
     if len(lives) != 1:
-        message = (
+        raise NotReplayable(
             f"{name} has {len(lives)} lives; a replay follows no rollback and no resumed run, "
             "only runs in which each shard lived once"
         )
-        raise NotReplayable(message)
     (life,) = lives
     if len(life.folded):
-        message = f"{life.file} is folded; record the run with --set spec.audit=full"
-        raise NotReplayable(message)
+        raise NotReplayable(f"{life.file} is folded; record the run with --set spec.audit=full")
     if len(life.of(shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST)):
-        message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
-        raise NotReplayable(message)
+        raise NotReplayable(
+            f"{name} began with a checkpoint; a replay follows runs from their beginning"
+        )
     return replace(life, records=_without_repeats(life.records))
 
 
@@ -209,6 +201,7 @@ def _replicas(found: Logs) -> dict[SenderLife, Records]:
     lives = list(chain(*found.replicas.values()))
     for life in lives:
         if len(life.of(Kind.ACKNOWLEDGED)) and not len(life.of(Kind.STEP)):
-            message = f"{life.file} is of a loop of its own, whose data a replay does not have"
-            raise NotReplayable(message)
+            raise NotReplayable(
+                f"{life.file} is of a loop of its own, whose data a replay does not have"
+            )
     return {life.sender: life.of(*_COMPUTE_KINDS) for life in lives}

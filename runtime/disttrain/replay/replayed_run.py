@@ -88,10 +88,9 @@ class ReplayedRun:
 
     def _join(self, life: SenderLife) -> None:
         if life not in self._recording.replicas:
-            message = (
+            raise RecordContradicted(
                 f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
             )
-            raise RecordContradicted(message)
         ledger = ComparingLedger(life, self._recording.replicas[life], self.differences)
         replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
         self.replicas[life] = replica

@@ -79,13 +79,12 @@ class ReplayedShard:
         name = (life, verb, number, int(record["vector"]), chunk)
         while (request := self._asked_for(name)) is None:
             if not self.receive(LOOK_AGAIN_SECONDS) and self._wires.idle_seconds > _VAIN_SECONDS:
-                message = (
+                raise RecordContradicted(
                     f"replica-{life.sender} (life {life.incarnation}) does not come to "
                     f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
                     f"which is next in the log of {self.name} "
                     f"(record {self.position} of {len(self.log)})"
                 )
-                raise RecordContradicted(message)
         return request
 
     def receive(self, seconds: float) -> bool:
@@ -109,11 +108,9 @@ class ReplayedShard:
         refused, unanswered = self.shard.refused.total(), self.serving.unanswered
         self.serving.serve(request)
         if (self.shard.refused.total() > refused) != (record["kind"] == Kind.REFUSED):
-            message = f"{self._answers(header)} differently than in the run"
-            raise RecordContradicted(message)
+            raise RecordContradicted(f"{self._answers(header)} differently than in the run")
         if self.serving.unanswered > unanswered:
-            message = f"{self._answers(header)}, which does not hear of it"
-            raise RecordContradicted(message)
+            raise RecordContradicted(f"{self._answers(header)}, which does not hear of it")
         self._wires.progressed()
 
     def compare(self, record: np.void, differences: Differences) -> None:

@@ -137,8 +137,9 @@ class Served(Collector):
         try:
             server = _Server((host, port), handler, connections_cut(registry))
         except OSError as error:
-            message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
-            raise MetricsAddressError(message) from error
+            raise MetricsAddressError(
+                f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
+            ) from error
         self.address = f"{host}:{server.server_port}"
         """The real one."""
         threading.Thread(target=server.serve_forever, name="metrics-exporter", daemon=True).start()
@@ -196,6 +197,5 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler
 def _parse(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        message = f"a metrics address must be HOST:PORT, got {address!r}"
-        raise MetricsAddressError(message)
+        raise MetricsAddressError(f"a metrics address must be HOST:PORT, got {address!r}")
     return host, int(port)
