@@ -11,15 +11,7 @@ from disttrain.checkpoint import reading
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.cli import checkpoint_folder, live, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
-from disttrain.cluster import resources
-from disttrain.cluster.errors import (
-    LibraryMissing,
-    NoAccess,
-    NotFound,
-    NotInstalled,
-    Unreachable,
-    WrongInput,
-)
+from disttrain.cluster import errors, resources
 from disttrain.cluster.interface import Target
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.coordinator.journal import changes
@@ -77,7 +69,13 @@ def _said_why(target: Target, which: str) -> Iterator[None]:
     """Tell whoever wrote a folder's name amiss why a cluster is asked."""
     try:
         yield
-    except (LibraryMissing, NoAccess, NotFound, NotInstalled, Unreachable) as error:
+    except (
+        errors.LibraryMissing,
+        errors.NoAccess,
+        errors.NotFound,
+        errors.NotInstalled,
+        errors.Unreachable,
+    ) as error:
         if resources.is_qualified(which) or target != Target():
             raise
         raise type(error)(
@@ -91,7 +89,9 @@ def _resume_job(target: Target, which: str) -> None:
     job = jobs.get(name)
     if not job["spec"].get("suspend"):
         phase = (job.get("status") or {}).get("phase") or "new"
-        raise WrongInput(f"job {name} is not suspended (it is {phase}); there is nothing to resume")
+        raise errors.WrongInput(
+            f"job {name} is not suspended (it is {phase}); there is nothing to resume"
+        )
     jobs.patch(name, {"suspend": False})
     typer.echo(f"{named(name)} resumed")
 

@@ -15,17 +15,7 @@ from kubernetes import client, config
 from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME
 from urllib3.exceptions import HTTPError
 
-from disttrain.cluster.errors import (
-    AlreadyThere,
-    ClusterError,
-    Conflict,
-    Forbidden,
-    NoAccess,
-    NotFound,
-    NotInstalled,
-    Unreachable,
-    WrongInput,
-)
+from disttrain.cluster import errors
 from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.cluster.resources import JOBS
 from disttrain.errors import DistTrainError
@@ -41,7 +31,7 @@ INSTALL: Final = (
     "helm install disttrain charts/disttrain-operator --namespace disttrain-system "
     "--create-namespace"
 )
-_KINDS: Final[dict[int, type[ClusterError]]] = {404: NotFound, 409: Conflict}
+_KINDS: Final[dict[int, type[errors.ClusterError]]] = {404: errors.NotFound, 409: errors.Conflict}
 
 NAMESPACE_FILE: Final = Path(SERVICE_CERT_FILENAME).with_name("namespace")
 
@@ -72,7 +62,7 @@ class KubernetesApi:
         found = _object(body)
         if found is None:
             # A proxy's page of login or of apology, for example.
-            raise Unreachable(
+            raise errors.Unreachable(
                 f"{self._server} does not answer as an API server does: expected a JSON object, "
                 f"got {body[:100]!r}; "
                 "see what the context's server is (`kubectl config view --minify`)"
@@ -121,10 +111,12 @@ class KubernetesApi:
             yield
         except (HTTPError, client.ApiException) as error:
             reason = getattr(error, "reason", None) or error
-            raise Unreachable(f"the API server {self._server} does not answer: {reason}") from error
+            raise errors.Unreachable(
+                f"the API server {self._server} does not answer: {reason}"
+            ) from error
         except config.ConfigException as error:
             # A plugin that is asked for a new token, long after the kubeconfig was read.
-            raise NoAccess(
+            raise errors.NoAccess(
                 f"no credentials for the API server {self._server}: {error}; log in again"
             ) from error
 
@@ -174,9 +166,9 @@ def _files(target: Target) -> str:
     return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
-def _no_access(target: Target, error: Exception) -> NoAccess:
+def _no_access(target: Target, error: Exception) -> errors.NoAccess:
     named = _files(target)
-    return NoAccess(
+    return errors.NoAccess(
         f"no access to a cluster by the kubeconfig {named}"
         + (f", context {target.context}" if target.context else "")
         + f": {error}; choose one with --kubeconfig and --context, or set KUBECONFIG "
@@ -213,34 +205,36 @@ def explain(code: int, answer: Object, request: Request) -> DistTrainError:
     """The error for an answer with an HTTP code of 400 or more; `answer` is its Status, or {}."""
     message = str(answer.get("message") or f"HTTP status {code}")
     if code >= 500 or code == 429:
-        return Unreachable(f"the API server is not able to answer now: {message}; try again")
+        return errors.Unreachable(f"the API server is not able to answer now: {message}; try again")
     if code in {400, 422}:
-        return WrongInput(_causes(answer) or message)
+        return errors.WrongInput(_causes(answer) or message)
     if code in {401, 403}:
         return _not_allowed(code, message, request)
     return _about_the_object(code, answer, message, request)
 
 
-def _not_allowed(code: int, message: str, request: Request) -> ClusterError:
+def _not_allowed(code: int, message: str, request: Request) -> errors.ClusterError:
     if code == 403:
         grant = f"whoever administers the namespace can grant the verb '{request.verb}' on it"
-        return Forbidden(f"{message}; {grant}")
-    return NoAccess(
+        return errors.Forbidden(f"{message}; {grant}")
+    return errors.NoAccess(
         f"the API server does not accept the credentials of this context ({message}); "
         "log in again, or choose another one with --context"
     )
 
 
-def _about_the_object(code: int, answer: Object, message: str, request: Request) -> ClusterError:
+def _about_the_object(
+    code: int, answer: Object, message: str, request: Request
+) -> errors.ClusterError:
     # About an object that is not there, the answer names it.
     is_named = bool((answer.get("details") or {}).get("name"))
     if code == 404 and request.path.startswith(JOBS.root) and not is_named:
-        return NotInstalled(
+        return errors.NotInstalled(
             f"the cluster has no DistTrainJobs; install the operator, which brings them: {INSTALL}"
         )
     if code == 409 and answer.get("reason") == "AlreadyExists":
-        return AlreadyThere(message)
-    return _KINDS.get(code, ClusterError)(message)
+        return errors.AlreadyThere(message)
+    return _KINDS.get(code, errors.ClusterError)(message)
 
 
 def _causes(answer: Object) -> str:

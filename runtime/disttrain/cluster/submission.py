@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from disttrain.cluster import code_folder, kubectl_text, manifests, resources
+from disttrain.cluster import code_folder, errors, kubectl_text, manifests, resources
 from disttrain.cluster.code_folder import Code
-from disttrain.cluster.errors import (
-    AlreadyThere,
-    Forbidden,
-    NotFound,
-    WrongInput,
-)
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
 from disttrain.cluster.manifests import JobRequest
@@ -59,7 +53,7 @@ def read_code(request: JobRequest, folder: Path | None) -> Code | None:
     module = request.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
-        raise WrongInput(
+        raise errors.WrongInput(
             f"--code {folder} has no {module}.py, which spec.task.entrypoint "
             f"'{request.job.spec.task.entrypoint}' names; Python files there: {found}"
         )
@@ -125,12 +119,12 @@ def _require_source(jobs: Jobs, name: str | None) -> None:
         return
     try:
         jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
-    except NotFound as error:
-        raise WrongInput(
+    except errors.NotFound as error:
+        raise errors.WrongInput(
             f"spec.task.source.configMap: there is no configmap {name} in namespace "
             f"{jobs.namespace}; --code FOLDER makes it from the files of a folder"
         ) from error
-    except Forbidden:
+    except errors.Forbidden:
         # Whoever may submit jobs need not be allowed to read ConfigMaps.
         return
 
@@ -139,8 +133,8 @@ def _require_source(jobs: Jobs, name: str | None) -> None:
 def _explained(jobs: Jobs, request: JobRequest) -> Iterator[None]:
     try:
         yield
-    except AlreadyThere as error:
-        raise AlreadyThere(_taken(jobs.get(request.name))) from error
+    except errors.AlreadyThere as error:
+        raise errors.AlreadyThere(_taken(jobs.get(request.name))) from error
 
 
 def _taken(job: Object) -> str:
