@@ -1,4 +1,4 @@
-"""The root of the error tree. Every package adds its branches in its own `errors.py`.
+"""The root of the error tree. Branches stand in packages' `errors.py`, or beside what raises them.
 
 DistTrainError
 ├── RetryableError    the same request may succeed later: a peer is away, a disk is full

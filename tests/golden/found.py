@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from disttrain.audit import audit, reading, report
+from disttrain.audit import audit, reading
 from disttrain.checkpoint import digest, model_map, stores
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.stores import Store
-from disttrain.cli import checkpoint_table, checkpoints
+from disttrain.cli import checkpoints
 from disttrain.coordinator.journal import journals, state
 from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
@@ -73,7 +73,7 @@ def _checkpoints(location: Location) -> Found:
 
 
 def _commands(place: str) -> Found:
-    inspected = json.loads(checkpoint_table.json(place))
+    inspected = json.loads(checkpoints.inspected(place, as_json=True))
     del inspected["path"]
     with TemporaryDirectory() as folder:
         out = Path(folder) / "model.safetensors"
@@ -127,7 +127,7 @@ def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
 
 
 def _audit(folder: Path) -> Found:
-    findings = json.loads(report.to_json(audit.audit(reading.read(folder))))
+    findings = json.loads(audit.to_json(audit.audit(reading.read(folder))))
     return {each["promise"]: each["standing"] for each in findings["findings"]}
 
 

@@ -18,7 +18,7 @@ from builders.pod_processes import ALL, UID, PodJob
 from builders.runs import RunningJob
 from disttrain.checkpoint import copies, names, objects, stores
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.cli import checkpoint_table, checkpoints
+from disttrain.cli import checkpoints
 from disttrain.job.location import Location
 from disttrain.launch import linux
 from disttrain.launch.process_one import STOPPED
@@ -83,12 +83,12 @@ def test_a_job_survives_deaths_and_goes_on_from_the_store(
 def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
     newest = f"{place}/{names.manifest_object(numbers(place)[-1])}"
     with pytest.raises(NoCheckpoint, match=f"has its checkpoints at {re.escape(place)}; name that"):
-        checkpoint_table.json(str(output))
+        checkpoints.inspected(str(output), as_json=True)
     for index, given in enumerate((place, newest)):
         out = folder / f"model-{index}.safetensors"
         checkpoints.write_model(given, out)
         assert out.read_bytes() == (output / "model.safetensors").read_bytes()
-        found = json.loads(checkpoint_table.json(given))
+        found = json.loads(checkpoints.inspected(given, as_json=True))
         assert found["number"] == numbers(place)[-1]
         assert found["path"] == newest
 

@@ -14,7 +14,6 @@ from builders.runs import RunningJob
 from disttrain.errors import FinalError
 from disttrain.parameter_server import records
 from disttrain.replay import outcome
-from disttrain.replay.outcome import Wanted
 from disttrain.replica import ledger as replica_ledger
 from disttrain.transport.shared_memory import SharedMemoryTransport
 
@@ -165,7 +164,7 @@ def test_the_chunks_are_those_of_the_run_whatever_this_version_would_cut(
 ) -> None:
     monkeypatch.setattr(SharedMemoryTransport, "chunk_bytes", 1 << 12)
 
-    assert outcome.replay(recorded, Wanted(to_update=20)).differences == ()
+    assert outcome.replay(recorded, to_update=20).differences == ()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_a_run_recorded_under_another_environment_is_refused(
     try:
         file.write_text(json.dumps(json.loads(content) | change))
         with pytest.raises(FinalError, match=reason):
-            outcome.replay(recorded, Wanted(to_update=20))
+            outcome.replay(recorded, to_update=20)
     finally:
         file.write_text(content)
 

@@ -297,7 +297,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a replayed shard that hears nothing while it waits for others",
-        file=f"{_R}/replay/world.py",
+        file=f"{_R}/replay/replayed_run.py",
         old="shard.receive(LOOK_AGAIN_SECONDS)",
         new="self._wires.time.wait(LOOK_AGAIN_SECONDS)",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
@@ -311,7 +311,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a thread of a replay that computes with another's number of threads",
-        file=f"{_R}/replay/threads.py",
+        file=f"{_R}/replay/wires.py",
         old="    torch.get_num_threads()",
         new="",
         tests=(f"{_UNIT}/replay/test_threads.py",),

@@ -19,7 +19,7 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.errors import Fenced, RequestRefused
 from disttrain.state.vector import Vector
-from disttrain.telemetry.health import Health
+from disttrain.telemetry.exporter import Health
 from disttrain.telemetry.metrics import Histogram
 from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole

@@ -78,7 +78,6 @@ class Life:
 
     @property
     def file(self) -> str:
-        """What its log is called."""
         return record_file.path_of(Path(), self.process, self.incarnation).name
 
     @property

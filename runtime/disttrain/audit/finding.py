@@ -7,7 +7,7 @@ from enum import StrEnum
 _MOST_SHOWN = 10
 
 
-class Standing(StrEnum):
+class Verdict(StrEnum):
     """Whether a promise was kept."""
 
     HELD = "held"
@@ -21,10 +21,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One promise, its standing, and the numbers behind it."""
+    """One promise, its verdict, and the numbers behind it."""
 
     promise: str
-    standing: Standing
+    verdict: Verdict
     evidence: str
     violations: tuple[str, ...] = ()
     """Sentences; the first ones and how many more there are."""
@@ -37,24 +37,24 @@ def judge(promise: str, violations: Iterable[str], evidence: str) -> Finding:
         shown.append(f"and {len(found) - len(shown)} more")
     return Finding(
         promise=promise,
-        standing=Standing.VIOLATED if found else Standing.HELD,
+        verdict=Verdict.VIOLATED if found else Verdict.HELD,
         evidence=evidence,
         violations=tuple(shown),
     )
 
 
 def not_checkable(promise: str, why: str) -> Finding:
-    return Finding(promise=promise, standing=Standing.NOT_CHECKABLE, evidence=why)
+    return Finding(promise=promise, verdict=Verdict.NOT_CHECKABLE, evidence=why)
 
 
 def not_applicable(promise: str, why: str) -> Finding:
     """The promise is about something that this job does not do."""
-    return Finding(promise=promise, standing=Standing.NOT_APPLICABLE, evidence=why)
+    return Finding(promise=promise, verdict=Verdict.NOT_APPLICABLE, evidence=why)
 
 
 def in_doubt(finding: Finding, other: str) -> Finding:
     """What the logs contradict may be a broken promise, or follow from what `other` found."""
-    if finding.standing is not Standing.VIOLATED:
+    if finding.verdict is not Verdict.VIOLATED:
         return finding
     evidence = f"{finding.evidence}; but see: {other}"
-    return replace(finding, standing=Standing.NOT_CHECKABLE, evidence=evidence)
+    return replace(finding, verdict=Verdict.NOT_CHECKABLE, evidence=evidence)

@@ -35,11 +35,11 @@ class Rollback:
     """Another run began with it, maybe with another number of shards."""
     dropped: Mapping[SenderLife, Records]
     """Pushes that the life before had applied and this one does not hold."""
-    lost: Mapping[SenderLife, int]
+    lost: Mapping[SenderLife, int] = field(default_factory=dict)
     """Pushes that all lives until now had applied and this one does not hold."""
-    claims: Mapping[SenderLife, Claim]
+    claims: Mapping[SenderLife, Claim] = field(default_factory=dict)
     """What this life says of that."""
-    is_settled: bool
+    is_settled: bool = False
     """It lived long enough to say everything about it."""
 
 
@@ -115,21 +115,15 @@ class _Chain:
             is_settled=len(life.of(*_AT_THE_BEGINNING)) < len(life.records),
         )
         self.rollbacks.append(rollback)
-        self._apply(life.each())
+        pushed = life.each()
+        self.surviving = np.concatenate([self.surviving, pushed])
+        self.losses.apply(pushed)
 
     def end_with(self, taker: Life) -> None:
         """Another shard goes on from what a checkpoint holds of this one."""
         version = _version(self.shard, taker, self.takers)
         dropped = self._drop_after(version)
-        rollback = Rollback(
-            life=taker,
-            version=version,
-            is_resume=True,
-            dropped=dropped,
-            lost={},
-            claims={},
-            is_settled=False,
-        )
+        rollback = Rollback(life=taker, version=version, is_resume=True, dropped=dropped)
         self.rollbacks.append(rollback)
         self.losses.roll_back(dropped, {})
 
@@ -138,10 +132,6 @@ class _Chain:
         dropped = by_sender(self.surviving[~kept])
         self.surviving = self.surviving[kept]
         return dropped
-
-    def _apply(self, pushed: Records) -> None:
-        self.surviving = np.concatenate([self.surviving, pushed])
-        self.losses.apply(pushed)
 
 
 def first_version(life: Life) -> int:

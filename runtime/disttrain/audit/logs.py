@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from disttrain.audit.evidence import Evidence, Life
-from disttrain.audit.finding import Finding, Standing, judge
+from disttrain.audit.finding import Finding, Verdict, judge
 from disttrain.job import names
 
 PROMISE = "logs are whole"
@@ -22,7 +22,7 @@ def check(evidence: Evidence) -> Finding:
     ]
     records = sum(len(life.records) for life in lives)
     finding = judge(PROMISE, violations, f"{records} records in the logs of {len(lives)} lives")
-    return replace(finding, standing=Standing.NOT_WHOLE) if violations else finding
+    return replace(finding, verdict=Verdict.NOT_WHOLE) if violations else finding
 
 
 def _cut_short(life: Life) -> Iterator[str]:

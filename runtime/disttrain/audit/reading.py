@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from disttrain.audit.errors import NothingToAudit
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
@@ -26,6 +25,7 @@ from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.location import Location
 from disttrain.job.spec import Audit
+from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind
@@ -44,6 +44,10 @@ _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
 """What summary.json holds when the launcher wrote it, because the coordinator could not."""
 
 
+class NothingToAudit(NotARunFolder):
+    """The folder holds a run without the ledgers of shards."""
+
+
 @dataclass(slots=True)
 class Logs:
     """Of all lives, by increasing incarnation, by index."""
@@ -55,25 +59,24 @@ class Logs:
 
 
 def read(folder: Path) -> Evidence:
-    """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
+    """Everything that the checks need. Raises NotARunFolder and InvalidManifest."""
     run = RunFolder(folder.absolute())
     # Asked first: a run that ends meanwhile has not ended in all that is read.
     is_running = run.is_held()
     if (lack := run.why_none()) is not None:
-        raise NothingToAudit(lack)
+        raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if defaults.audit(job.spec) is Audit.OFF:
-        message = (
+        raise NothingToAudit(
             f"{folder} kept no ledgers to check: its spec.audit is off; "
             "run the job with --set spec.audit=summary, or full"
         )
-        raise NothingToAudit(message)
     if not job.spec.shards:
         raise NothingToAudit(
             f"{folder} is the run of a job without shards, whose promises these are"
         )
     if (lack := run.why_none(of_training=True)) is not None:
-        raise NothingToAudit(lack)
+        raise NotARunFolder(lack)
     checkpoints = run.checkpoints(job)
     found = logs(run.ledger)
     state = _state(checkpoints, found)
@@ -96,7 +99,6 @@ def read(folder: Path) -> Evidence:
 
 
 def logs(folder: Path) -> Logs:
-    """What is in the ledger folder of a run."""
     unreadable: list[str] = []
     found = ((path, record_file.parse_name(path)) for path in folder.iterdir())
     named = [(path, name) for path, name in found if name is not None]

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -47,11 +48,7 @@ COMMANDS = (
         "status:status",
         "Show how the run in DIR is, and in one sentence what limits its speed.",
     ),
-    (
-        "export",
-        "checkpoints:export",
-        "Write the model of a checkpoint as one safetensors file.",
-    ),
+    ("export", "checkpoints:export", "Write the model of a checkpoint as one safetensors file."),
     (
         "inspect",
         "checkpoints:inspect",
@@ -167,6 +164,7 @@ _REFUSED = (
     InvalidManifest,
     WrongInput,
     NotARunFolder,
+    NoCheckpoint,
     OutputFolderInUse,
     OutputFolderUnusable,
     CheckpointsUnusable,

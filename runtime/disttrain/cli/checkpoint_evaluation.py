@@ -71,8 +71,9 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
         if run_folder.job.exists() and run_folder.record.exists():
             job = manifest_file.load_job(run_folder.job)
             return job, run_folder.read_record().task_folder
-    message = f"{meant.said} lies in no output folder of `disttrain run`; name its job with --job"
-    raise NoCheckpoint(message)
+    raise NoCheckpoint(
+        f"{meant.said} lies in no output folder of `disttrain run`; name its job with --job"
+    )
 
 
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:

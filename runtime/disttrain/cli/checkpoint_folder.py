@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from pydantic import ValidationError
 
 from disttrain.checkpoint import copies, names, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.stores import Store
+from disttrain.coordinator.journal import state
+from disttrain.coordinator.journal.state import State
 from disttrain.job import manifest_file, object_uri
 from disttrain.job.location import Location
 from disttrain.launch.run_folder import RunFolder
@@ -46,27 +49,23 @@ def resolved(text: str) -> Iterator[Meant]:
 def _resolve(given: Path, location: Location | None) -> Path:
     if location is not None and location.uri:
         # The folder may be a stranger's: what it says is not asked for with this user's rights.
-        message = (
+        raise NoCheckpoint(
             f"the run in {given} has its checkpoints at {location.uri}; "
             "name that place instead of the folder to read them from there"
         )
-        raise NoCheckpoint(message)
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
     if given.is_file():
-        message = f"{given} is a file; name the folder of a checkpoint, or that of a run"
-        raise NoCheckpoint(message)
+        raise NoCheckpoint(f"{given} is a file; name the folder of a checkpoint, or that of a run")
     if not given.exists():
-        message = f"{given}: no such folder"
-        raise NoCheckpoint(message)
+        raise NoCheckpoint(f"{given}: no such folder")
     newest = stores.in_folder(given).newest_folder()
     if newest is None and location is not None:
         newest = stores.in_folder(location.folder).newest_folder()
     if newest is None:
-        message = (
+        raise NoCheckpoint(
             f"{given} holds no checkpoint; name a folder such as runs/digits/checkpoints/00000003"
         )
-        raise NoCheckpoint(message)
     return newest
 
 
@@ -99,6 +98,14 @@ def _whole_copy(kept: Store, checkpoint: Checkpoint) -> Path:
             "checkpoint before it, delete this object"
         )
         raise Corrupt(kept.place(checkpoint.manifest.number), reason) from error
+
+
+def coordinator_state(checkpoint: Path) -> State | None:
+    """The coordinator's part of a checkpoint; None if it cannot be read."""
+    try:
+        return state.from_json((checkpoint / names.COORDINATOR).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def _location_of_run(output: Path) -> Location | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from disttrain.cluster import access, references
+from disttrain.cluster import jobs, resources
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
@@ -112,19 +112,18 @@ def on_cluster(
 
 def jobs_of(target: Target) -> Jobs:
     """The jobs of the namespace that is meant. Raises NoAccess, LibraryMissing."""
-    api = access.connect(target)
+    api = jobs.connect(target)
     return Jobs(api, target.namespace or api.namespace)
 
 
 def job_name(given: str) -> str:
     """The name of a job of a cluster. Raises WrongInput."""
     if "/" in given and RunFolder(Path(given)).job.exists():
-        message = (
+        raise WrongInput(
             f"{given} is a run of this machine, and this command is for jobs of a cluster: see "
             f"`disttrain status {given}`, and its logs in {given}/logs"
         )
-        raise WrongInput(message)
-    return references.name(given)
+    return resources.job_name(given)
 
 
 def _names(context: typer.Context, incomplete: str) -> list[str]:

@@ -22,7 +22,7 @@ from disttrain.cluster import resources, server_tables
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import EVENTS, JOBS
-from disttrain.cluster.server_tables import Wanted
+from disttrain.cluster.server_tables import TableQuery
 from disttrain.job import cluster_names
 from disttrain.job.spec import KIND
 
@@ -50,7 +50,7 @@ def list_jobs(
         typer.echo(object_text(found, Output(output)))
         return
     wide = output is Output.WIDE
-    wanted = Wanted(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
+    wanted = TableQuery(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
     nothing = f"No jobs found in {namespace or 'any'} namespace."
     _show(jobs, wanted, nothing, watch=watch)
 
@@ -64,14 +64,14 @@ def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
     chosen = job_name(name)
     jobs = jobs_of(target)
     jobs.get(chosen)
-    wanted = Wanted(
+    wanted = TableQuery(
         resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen), order=last_seen
     )
     nothing = f"No events of job {chosen}; the API server keeps them for an hour."
     _show(jobs, wanted, nothing, watch=watch)
 
 
-def _show(jobs: Jobs, wanted: Wanted, nothing: str, *, watch: bool) -> None:
+def _show(jobs: Jobs, wanted: TableQuery, nothing: str, *, watch: bool) -> None:
     table = server_tables.read(jobs.api, wanted)
     if not table.rows:
         typer.echo(nothing, err=True)

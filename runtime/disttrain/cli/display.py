@@ -60,13 +60,10 @@ def picture(
 
 def _head(status: RunStatus) -> list[RenderableType]:
     bar = Table.grid(padding=(0, 1))
-    percent = status.training.progress_percent or 0
-    bar.add_row(
-        f"epoch {status.training.epoch or 0:.2f}",
-        ProgressBar(completed=percent, width=40),
-        f"{percent}%",
-        wording.remaining(status),
-    )
+    percent = status.training.progress_percent
+    # With a target alone nobody knows how much is left.
+    shown = () if percent is None else (ProgressBar(completed=percent, width=40), f"{percent}%")
+    bar.add_row(f"epoch {status.training.epoch or 0:.2f}", *shown, wording.remaining(status))
     warnings = [Text(f"warning: {text}", "yellow") for text in status.warnings]
     return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim"), *warnings]
 

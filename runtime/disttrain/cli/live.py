@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -12,14 +13,14 @@ from contextlib import (
 )
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, Protocol, Self, TextIO, cast
 
 import typer
 
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.cli import wording
-from disttrain.cli.plain_display import PlainDisplay
-from disttrain.job import manifest_file, run_status
+from disttrain.cli.wording import measures, progress_line
+from disttrain.job import manifest_file, run_status, terminal_text
 from disttrain.job.run_status import RunStatus
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import OutputFolderInUse
@@ -31,6 +32,7 @@ from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import Watcher
 from disttrain.launcher.run import Run, latest_checkpoint
+from disttrain.launcher.supervision import Process
 from disttrain.telemetry import logs
 
 
@@ -80,10 +82,51 @@ class _Lasting:
 
 
 LOG = logs.get(__name__)
+LINE_SECONDS = 5.0
+
+NEWS_SECONDS = 2.0
+"""Shortest time between two lines of which the second only tells new measures."""
 
 
 class Display(Watcher, AbstractContextManager["Display"], Protocol):
     """Shows a run from its start to its end."""
+
+
+class PlainDisplay:
+    """Prints progress as lines: one every few seconds and one per event."""
+
+    def __init__(self, read: Callable[[], RunStatus | None]) -> None:
+        self._read = read
+        self._last = time.monotonic()
+        self._phase = ""
+        self._measures = ""
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def event(self, text: str) -> None:
+        typer.echo(terminal_text.escaped(text))
+
+    def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them
+        """Print a line of progress when it is time for one, or when there is news."""
+        status = self._read()
+        if status is None:
+            return
+        for warning in status.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self.event(f"warning: {warning}")
+        measured = measures(status.training.metrics)
+        now = time.monotonic()
+        wait = NEWS_SECONDS if measured != self._measures else LINE_SECONDS
+        if status.phase != self._phase or now >= self._last + wait:
+            typer.echo(progress_line(status))
+            self._last = now
+            self._phase, self._measures = status.phase, measured
 
 
 def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
@@ -103,10 +146,10 @@ def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
     raise AssertionError
 
 
-def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
+def resume(path: Path, check: Callable[[Path], None]) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
-    Nothing is started when the run is complete and its manifest asks for no more. `look` is at the
+    Nothing is started when the run is complete and its manifest asks for no more. `check` reads the
     checkpoint, once nobody else writes any.
     """
     folder = RunFolder(path.resolve())
@@ -119,7 +162,7 @@ def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
 
     def prepare() -> Run:
         folder.require_free()
-        look(path)
+        check(path)
         return runs.resumed(job, folder)
 
     return _watched(prepare)

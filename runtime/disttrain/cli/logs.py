@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import JobName, job_name, jobs_of, on_cluster
-from disttrain.cluster import log_following
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError, WrongInput
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import LogLine, Wanted
+from disttrain.cluster.logs import LogLine, LogOptions
 from disttrain.job.cluster_names import CONTAINER
 from disttrain.job.names import Role
 
@@ -64,7 +63,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     Example: disttrain logs digits --pod digits-shard-0 --previous --tail 20
     """
     roles = tuple(each.value for each in role or ())
-    wanted = Wanted(
+    wanted = LogOptions(
         roles=roles,
         pod=pod,
         container=container,
@@ -73,8 +72,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
         most_open=max_log_requests,
     )
     if previous and follow:
-        message = "--previous is the log of a life that has ended; it cannot be followed"
-        raise WrongInput(message)
+        raise WrongInput("--previous is the log of a life that has ended; it cannot be followed")
     chosen = job_name(name)
     jobs = jobs_of(target)
     job = jobs.get(chosen)
@@ -82,7 +80,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
     show = partial(_show, container=container if named else "", timestamps=timestamps)
     if follow:
-        for line in log_following.follow(jobs, job, wanted):
+        for line in cluster_logs.follow(jobs, job, wanted):
             show(line)
         return
     if not found:
@@ -100,7 +98,7 @@ def _show(line: LogLine, *, container: str, timestamps: bool) -> None:
     typer.echo(f"{prefix}{stamp}{line.text}")
 
 
-def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: Callable[[LogLine], None]) -> bool:
+def _print(jobs: Jobs, pod: Object, wanted: LogOptions, show: Callable[[LogLine], None]) -> bool:
     """Print what one pod wrote; a pod without a log keeps nobody from the others."""
     try:
         for line in cluster_logs.read(jobs, pod, wanted):

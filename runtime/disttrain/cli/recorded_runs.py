@@ -7,12 +7,9 @@ import typer
 
 from disttrain.audit import audit as promises
 from disttrain.audit import reading
-from disttrain.audit import report as audit_report
-from disttrain.audit.errors import NothingToAudit
 from disttrain.cli.checkpoints import AsJson
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replay import outcome
-from disttrain.replay import report as replay_report
 
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
 
@@ -21,17 +18,14 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
     """Check the promises of the design from a run's own logs, and say what held.
 
     Reads the ledgers of all processes, the journal, the summary and the checkpoints. Exits with 0
-    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR is no run.
+    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR holds no
+    run with ledgers.
 
     Example: disttrain audit runs/digits
     """
-    try:
-        evidence = reading.read(folder)
-    except NothingToAudit as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(ExitCode.USAGE) from error
+    evidence = reading.read(folder)
     findings = promises.audit(evidence)
-    shown = audit_report.to_json if as_json else audit_report.text
+    shown = promises.to_json if as_json else promises.text
     typer.echo(shown(findings, running=evidence.is_running), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
 
@@ -55,11 +49,11 @@ def replay(
 
     The run must have been made with spec.record: true, and its shards must have lived through it.
     Runs the task's code of today. Exits with 0 when everything is the same to the bit, 1 when
-    something differs or the run cannot be replayed.
+    something differs or the run cannot be replayed, 2 when DIR holds no run.
 
     Example: disttrain replay runs/digits --serial
     """
-    found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
-    shown = replay_report.to_json if as_json else replay_report.text
+    found = outcome.replay(folder, to_update=to_update, serial=serial)
+    shown = outcome.to_json if as_json else outcome.text
     typer.echo(shown(found), nl=False)
     raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import live, restart_check
+from disttrain.checkpoint import reading
+from disttrain.checkpoint.manifest import Manifest
+from disttrain.cli import checkpoint_folder, live, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
-from disttrain.cluster import references
-from disttrain.cluster.errors import (
-    LibraryMissing,
-    NoAccess,
-    NotFound,
-    NotInstalled,
-    Unreachable,
-    WrongInput,
-)
+from disttrain.cluster import errors, resources
 from disttrain.cluster.interface import Target
+from disttrain.coordinator.errors import ManifestChanged
+from disttrain.coordinator.journal import resume as resuming
+from disttrain.job import manifest_file
+from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
+from disttrain.launch.run_folder import RunFolder
+from disttrain.state.vector import DOUBLE
 
 Which = Annotated[
     str,
@@ -26,6 +28,11 @@ Which = Annotated[
         metavar="DIR|NAME", help="Output folder of a run, or a job of a cluster: NAME, dtj/NAME."
     ),
 ]
+
+_NO_METHOD = (
+    "spec.strategy was sandblaster and is downpour, which has nothing to go on with in the "
+    "checkpoint of a batch method. Set sandblaster, or begin a new run"
+)
 
 
 @on_cluster
@@ -47,12 +54,12 @@ def resume(target: Target, which: Which) -> None:
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(live.resume(Path(which), restart_check.look))
+    raise typer.Exit(live.resume(Path(which), check_checkpoint))
 
 
 def means_cluster(which: str, target: Target) -> bool:
     """Whether a job of a cluster is meant, and no folder of this machine."""
-    if references.is_qualified(which) or target != Target():
+    if resources.is_qualified(which) or target != Target():
         return True
     return "/" not in which and not Path(which).is_dir()
 
@@ -62,11 +69,18 @@ def _said_why(target: Target, which: str) -> Iterator[None]:
     """Tell whoever wrote a folder's name amiss why a cluster is asked."""
     try:
         yield
-    except (LibraryMissing, NoAccess, NotFound, NotInstalled, Unreachable) as error:
-        if references.is_qualified(which) or target != Target():
+    except (
+        errors.LibraryMissing,
+        errors.NoAccess,
+        errors.NotFound,
+        errors.NotInstalled,
+        errors.Unreachable,
+    ) as error:
+        if resources.is_qualified(which) or target != Target():
             raise
-        message = f"there is no folder {which} here, so a job of a cluster is meant: {error}"
-        raise type(error)(message) from error
+        raise type(error)(
+            f"there is no folder {which} here, so a job of a cluster is meant: {error}"
+        ) from error
 
 
 def _resume_job(target: Target, which: str) -> None:
@@ -75,7 +89,69 @@ def _resume_job(target: Target, which: str) -> None:
     job = jobs.get(name)
     if not job["spec"].get("suspend"):
         phase = (job.get("status") or {}).get("phase") or "new"
-        message = f"job {name} is not suspended (it is {phase}); there is nothing to resume"
-        raise WrongInput(message)
+        raise errors.WrongInput(
+            f"job {name} is not suspended (it is {phase}); there is nothing to resume"
+        )
     jobs.patch(name, {"suspend": False})
     typer.echo(f"{named(name)} resumed")
+
+
+def check_checkpoint(output: Path) -> None:
+    """Refuse a manifest by which a run cannot go on, and say from where it goes on.
+
+    Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,
+    ManifestChanged when the run cannot be gone on with by this manifest.
+    """
+    run = RunFolder(output)
+    checkpoint = checkpoint_folder.require_whole(output)
+    if checkpoint is None:
+        return
+    _require_possible(checkpoint, manifest_file.load_job(run.job).spec)
+    typer.echo(_from_where(reading.read(checkpoint).manifest, run))
+
+
+def _from_where(manifest: Manifest, run: RunFolder) -> str:
+    """How far back a run goes: to the checkpoint, from the last sign of its latest life."""
+    files = [file for file in (run.status, run.summary) if file.exists()]
+    lost = max((file.stat().st_mtime for file in files), default=0) - manifest.created.timestamp()
+    ago = f", made {wording.duration(lost)} before the run's end" if lost >= 0 else ""
+    return f"goes on from the checkpoint at {wording.count(manifest.samples)} samples{ago}"
+
+
+def _require_possible(checkpoint: Path, spec: Spec) -> None:
+    """Raise ManifestChanged, or say what the manifest changes of a batch method."""
+    state = checkpoint_folder.coordinator_state(checkpoint)
+    now = spec.strategy.sandblaster
+    _refuse(None if state is None else resuming.impossible(state, spec))
+    if now is None:
+        is_of_method = state is not None and state.batch is not None
+        _refuse(_NO_METHOD if is_of_method else _other_optimizer(checkpoint, spec))
+    elif state is not None and state.batch is None:
+        _refuse(_impossible_in_warm_start(checkpoint, now))
+    elif state is not None and state.batch is not None:
+        for change in resuming.between(state.batch.rules, now):
+            typer.echo(str(change))
+
+
+def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
+    """The shards' state is of one optimizer, and no other can go on with it."""
+    was = reading.read(checkpoint).manifest.update_rule
+    now = spec.strategy.rule.update_rule
+    if was == now:
+        return None
+    return (
+        f"spec.strategy.downpour.optimizer was {was} and is {now}, which cannot go on with the "
+        f"checkpoint's state. Set {was}, or begin a new run"
+    )
+
+
+def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
+    manifest = reading.read(checkpoint).manifest
+    vectors = {piece.vector for piece in manifest.pieces}
+    precision = Precision.FLOAT64 if DOUBLE in vectors else Precision.FLOAT32
+    return resuming.impossible_in_warm_start(manifest.update_rule, precision, now)
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise ManifestChanged(why)

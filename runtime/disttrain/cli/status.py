@@ -2,13 +2,21 @@
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from disttrain.cli import status_page
-from disttrain.launch.exit_code import ExitCode
+from disttrain.cli import wording
+from disttrain.cli.display import done
+from disttrain.errors import FinalError
+from disttrain.job import run_status
+from disttrain.job.run_status import RunStatus
+from disttrain.launch.errors import NotARunFolder
+from disttrain.launch.outcome import Result
 from disttrain.launch.run_folder import RunFolder
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of the run.")]
@@ -16,6 +24,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print status.json on one l
 Watch = Annotated[bool, typer.Option("--watch", help="Print every two seconds until the end.")]
 
 WATCH_SECONDS = 2.0
+WIDTH_OF_PIPES = 160
 
 
 def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> None:
@@ -26,22 +35,91 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
     Example: disttrain status runs/digits-20260131-120000 --watch
     """
     while True:
-        found = status_page.find(folder)
+        found = find(folder)
         if found is None:
-            typer.echo(f"error: {_lack(RunFolder(folder))}", err=True)
-            raise typer.Exit(ExitCode.FAILED)
+            raise _lack(RunFolder(folder))
         if as_json:
             typer.echo(json.dumps(found.content))
         else:
-            status_page.show(found)
+            show(found)
         if not watch or found.is_over:
             return
         time.sleep(WATCH_SECONDS)
 
 
-def _lack(run: RunFolder) -> str:
+def _lack(run: RunFolder) -> FinalError:
     if (lack := run.why_none()) is not None:
-        return lack
+        return NotARunFolder(lack)
     if run.status.exists():
-        return f"{run.status} is damaged, or of a version that this one does not know"
-    return f"{run.path} holds no run that has begun"
+        return FinalError(f"{run.status} is damaged, or of a version that this one does not know")
+    return NotARunFolder(f"{run.path} holds no run that has begun")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The status of a run and whether somebody still works on it."""
+
+    content: dict[str, Any]
+    """status.json, with `running` added."""
+    status: RunStatus
+    running: bool
+
+    @property
+    def is_over(self) -> bool:
+        return not self.running or self.status.phase in set(Result)
+
+
+def find(path: Path) -> Found | None:
+    """The status of the run in a folder; None if there is none."""
+    folder = RunFolder(path)
+    found = run_status.read_written(folder.status)
+    if found is None:
+        return None
+    written, status = found
+    running = folder.is_held()
+    return Found(json.loads(written) | {"running": running}, status, running)
+
+
+def show(found: Found, console: Console | None = None) -> None:
+    out = console or _console()
+    status = found.status
+    out.print(wording.progress_line(status), soft_wrap=True)
+    out.print(_table(status, running=found.running))
+    if status.reason or status.message:
+        out.print(wording.ending(status.phase, status.reason, status.message), soft_wrap=True)
+    for warning in status.warnings:
+        out.print(f"warning: {warning}", soft_wrap=True)
+    if status.limit:
+        out.print(f"What limits the speed: {status.limit}", soft_wrap=True)
+    if not found.running and status.phase not in set(Result):
+        out.print("No launcher is running; go on with `disttrain resume`.", soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        # A pipe has no width; folded addresses could not be searched for.
+        console.width = WIDTH_OF_PIPES
+    return console
+
+
+def _table(status: RunStatus, *, running: bool) -> Table:
+    # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
+    titles = ("process", "state", "life", "done", *(("pid", "metrics") if running else ()))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    unit = wording.version_unit(status)
+    rows = [("coordinator", status.phase, "", "", "", _url(status.metrics_address))]
+    for member in status.members:
+        state = (member.activity or member.state) if running else "ended"
+        life, pid = wording.life(member.incarnation), str(member.pid)
+        url = _url(member.metrics_address)
+        rows.append((member.name, state, life, done(member, unit), pid, url))
+    for row in rows:
+        table.add_row(*row[: len(titles)])
+    return table
+
+
+def _url(address: str | None) -> str:
+    return f"http://{address}/metrics" if address else ""

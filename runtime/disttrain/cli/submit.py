@@ -8,10 +8,10 @@ import typer
 
 from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
 from disttrain.cli.manifests import Assignments
-from disttrain.cluster import access, manifests, submission
+from disttrain.cluster import jobs, manifests, submission
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.submission import DryRun
 from disttrain.job import manifest_file
 
@@ -69,17 +69,17 @@ def submit(  # noqa: PLR0913 - One parameter per option.
     Example: disttrain submit job.yaml --set spec.replicas.count=8 --dry-run=server
     """
     text = manifest_file.read_text(manifest)
-    wish = manifests.parse(text, str(manifest), assignments or ())
-    for warning in wish.warnings:
+    request = manifests.parse(text, str(manifest), assignments or ())
+    for warning in request.warnings:
         typer.echo(warning, err=True)
-    packed = submission.read_code(wish, code)
+    packed = submission.read_code(request, code)
     if dry_run is DryRun.CLIENT:
-        namespace = manifests.namespace(wish, target.namespace, "default")
-        made = wish.manifest(namespace, submission.code_name(wish, packed))
+        namespace = manifests.namespace(request, target.namespace, "default")
+        made = request.manifest(namespace, submission.code_name(request, packed))
         _show(made, output, " (dry run)")
         return
-    jobs = _jobs(target, wish)
-    done = submission.submit(jobs, wish, packed, dry_run=dry_run is DryRun.SERVER)
+    jobs = _jobs(target, request)
+    done = submission.submit(jobs, request, packed, dry_run=dry_run is DryRun.SERVER)
     for note in done.notes:
         typer.echo(note, err=output is not None)
     _show(done.job, output, " (server dry run)" if dry_run is DryRun.SERVER else "")
@@ -90,9 +90,9 @@ def submit(  # noqa: PLR0913 - One parameter per option.
         raise typer.Exit(cluster_live.follow(jobs, done.job))
 
 
-def _jobs(target: Target, wish: Wish) -> Jobs:
-    api = access.connect(target)
-    return Jobs(api, manifests.namespace(wish, target.namespace, api.namespace))
+def _jobs(target: Target, request: JobRequest) -> Jobs:
+    api = jobs.connect(target)
+    return Jobs(api, manifests.namespace(request, target.namespace, api.namespace))
 
 
 def _show(job: Object, output: Form | None, how: str) -> None:

@@ -169,7 +169,7 @@ def progress_line(status: RunStatus) -> str:
     least = "" if status.updates_lost_is_exact else "at least "
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
-        f"{found.progress_percent or 0}%",
+        known(found.progress_percent, "{}%"),
         batch_method(status.sandblaster) if status.is_batch else "",
         f"epoch {found.epoch or 0:.2f}",
         f"{count(found.samples or 0)} samples",

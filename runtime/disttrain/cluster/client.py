@@ -7,23 +7,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from disttrain.cluster import (
-    access,
-    ages,
-    following,
-    jobs,
-    log_following,
-    logs,
-    manifests,
-    references,
-    submission,
-)
+from disttrain.cluster import following, jobs, kubectl_text, logs, manifests, resources, submission
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
-from disttrain.cluster.following import Look
+from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import Wanted
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.logs import LogOptions
+from disttrain.cluster.manifests import JobRequest
 from disttrain.job import manifest_file
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -46,7 +36,7 @@ class ClusterJob:
 
     def status(self) -> JobStatus:
         """How it is now. Raises NotFound once it is deleted."""
-        return self._look().status
+        return self._observe().status
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Return the status of the complete job.
@@ -54,10 +44,10 @@ class ClusterJob:
         Raises JobFailed with the reason, also when it is deleted, and NotInTime after so many
         seconds. While the API server is away it waits on.
         """
-        latest: list[Look] = []
+        latest: list[Observation] = []
 
         def has_ended() -> bool:
-            latest[:] = [self._look()]
+            latest[:] = [self._observe()]
             return latest[0].ended is not None
 
         try:
@@ -75,10 +65,10 @@ class ClusterJob:
     ) -> Iterator[str]:
         """Lines of its pods' logs, each with its pod; with `follow` until the job has ended."""
         roles = () if role is None else (Role(role).value,)
-        wanted = Wanted(roles=roles, tail=tail)
+        wanted = LogOptions(roles=roles, tail=tail)
         job = self._object()
         if follow:
-            lines = log_following.follow(self._jobs, job, wanted)
+            lines = logs.follow(self._jobs, job, wanted)
         else:
             chosen = logs.chosen(self._jobs, job, wanted)
             lines = (line for pod in chosen for line in logs.read(self._jobs, pod, wanted))
@@ -105,8 +95,8 @@ class ClusterJob:
         if wait:
             self._jobs.wait_until_gone(self.name, self.uid)
 
-    def _look(self) -> Look:
-        return following.look(self._object(), ages.now())
+    def _observe(self) -> Observation:
+        return following.observe(self._object(), kubectl_text.now())
 
     def _object(self) -> Object:
         return self._jobs.again(self.name, self.uid)
@@ -128,7 +118,7 @@ class Client:
         file = None if kubeconfig is None else Path(kubeconfig)
         target = Target(namespace=namespace, context=context, kubeconfig=file)
         self._wanted = namespace
-        self._api = access.connect(target)
+        self._api = jobs.connect(target)
 
     def submit(
         self,
@@ -141,17 +131,17 @@ class Client:
         What the manifest only warns of is a UserWarning. Raises InvalidManifest or WrongInput for
         what is wrong, AlreadyThere for a name in use.
         """
-        wish = _wish(job)
-        for each in wish.warnings:
+        request = _request(job)
+        for each in request.warnings:
             warnings.warn(each, stacklevel=2)
-        packed = submission.read_code(wish, None if code is None else Path(code))
-        jobs = Jobs(self._api, manifests.namespace(wish, self._wanted, self._api.namespace))
-        made = submission.submit(jobs, wish, packed).job
-        return ClusterJob(jobs, wish.name, made["metadata"]["uid"])
+        packed = submission.read_code(request, None if code is None else Path(code))
+        jobs = Jobs(self._api, manifests.namespace(request, self._wanted, self._api.namespace))
+        made = submission.submit(jobs, request, packed).job
+        return ClusterJob(jobs, request.name, made["metadata"]["uid"])
 
     def get(self, name: str) -> ClusterJob:
         """The job of a name. Raises NotFound."""
-        found = self._jobs.get(references.name(name))
+        found = self._jobs.get(resources.job_name(name))
         return ClusterJob(self._jobs, found["metadata"]["name"], found["metadata"]["uid"])
 
     def list(self, selector: str = "") -> tuple[ClusterJob, ...]:
@@ -160,15 +150,12 @@ class Client:
         return tuple(ClusterJob(self._jobs, each["name"], each["uid"]) for each in found)
 
     def scale(self, name: str, replicas: int) -> None:
-        """Ask for another number of replicas."""
         self.get(name).scale(replicas)
 
     def suspend(self, name: str) -> None:
-        """Let a job rest after a checkpoint."""
         self.get(name).suspend()
 
     def resume(self, name: str) -> None:
-        """Let a job go on."""
         self.get(name).resume()
 
     def delete(self, name: str, *, wait: bool = True) -> None:
@@ -176,7 +163,6 @@ class Client:
         self.get(name).delete(wait=wait)
 
     def logs(self, name: str, role: Role | str | None = None) -> Iterator[str]:
-        """Lines of the logs of a job's pods."""
         return self.get(name).logs(role)
 
     @property
@@ -184,7 +170,7 @@ class Client:
         return Jobs(self._api, self._wanted or self._api.namespace)
 
 
-def _wish(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> Wish:
+def _request(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> JobRequest:
     if isinstance(job, DistTrainJob):
         return manifests.of_job(job, "the job")
     if isinstance(job, Mapping):
@@ -193,16 +179,15 @@ def _wish(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> Wish:
     return manifests.parse(manifest_file.read_text(file), str(file))
 
 
-def _complete(look: Look, name: str) -> JobStatus:
-    if look.ended is Phase.COMPLETE:
-        return look.status
-    why = look.why
+def _complete(seen: Observation, name: str) -> JobStatus:
+    if seen.ended is Phase.COMPLETE:
+        return seen.status
+    why = seen.why
     reason, message = ("unknown", "") if why is None else (why.reason, why.message)
-    failed = f"job {name} failed ({reason}): {message}"
-    raise JobFailed(failed)
+    raise JobFailed(f"job {name} failed ({reason}): {message}")
 
 
-def _present(latest: list[Look]) -> str:
+def _present(latest: list[Observation]) -> str:
     if latest and latest[0].is_overlooked:
         return following.NO_OPERATOR
     phase = latest[0].status.phase if latest else None

@@ -42,8 +42,9 @@ def read(folder: Path) -> Code:
     try:
         return _read(folder)
     except OSError as error:
-        message = f"--code {folder}: must be a folder that can be read: {error.strerror}"
-        raise WrongInput(message) from error
+        raise WrongInput(
+            f"--code {folder}: must be a folder that can be read: {error.strerror}"
+        ) from error
 
 
 def _read(folder: Path) -> Code:
@@ -104,15 +105,13 @@ def config_map(name: str, files: Mapping[str, bytes]) -> Object:
 def require_fitting(sizes: Mapping[str, int], source: str) -> None:
     """Raise WrongInput unless files of these names and bytes fit; it names those in the way."""
     if not sizes:
-        message = f"--code {source} holds no files that could be packed"
-        raise WrongInput(message)
+        raise WrongInput(f"--code {source} holds no files that could be packed")
     refused = sorted(file for file in sizes if not _KEY.fullmatch(file) or file in {".", ".."})
     if refused:
-        message = (
+        raise WrongInput(
             f"--code {source}: a ConfigMap cannot hold a file named {refused[0]!r}; "
             "names have letters, digits, '-', '_' and '.' only"
         )
-        raise WrongInput(message)
     if sum(sizes.values()) > MOST_BYTES:
         raise WrongInput(_too_much(sizes, source))
 

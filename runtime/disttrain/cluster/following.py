@@ -1,4 +1,4 @@
-"""Following a job to its end: what it is like now, and what is new since the last look. Pure."""
+"""Following a job to its end: what it is like now, and what is new since the last time. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,14 +6,19 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from disttrain.cluster import ages, tables
+from disttrain.cluster import kubectl_text
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus, Phase
 
-QUIET = {ConditionType.PARAMETERS_AVAILABLE, ConditionType.REPLICAS_AVAILABLE}
-"""Conditions that come and go while all is well."""
+_SILENT = {
+    ConditionType.PARAMETERS_AVAILABLE,
+    ConditionType.REPLICAS_AVAILABLE,
+    ConditionType.COMPLETE,
+    ConditionType.FAILED,
+}
+"""Conditions that come and go while all is well; the end has a line of its own."""
 
 NO_OPERATOR_SECONDS: Final = 10.0
 """After which a job without a status has probably no operator."""
@@ -26,7 +31,7 @@ NO_OPERATOR: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """What was seen of a job at one instant."""
 
     job: Object
@@ -60,53 +65,51 @@ def _status_of(job: Object) -> JobStatus:
         return JobStatus.model_validate(job.get("status") or {})
     except ValidationError as error:
         name, place = job["metadata"]["name"], ".".join(map(str, error.errors()[0]["loc"]))
-        message = (
+        raise ClusterError(
             f"status.{place} of job {name} is not as this release knows it; install the operator's "
             f"release of disttrain, or see `disttrain get {name} -o yaml`"
-        )
-        raise ClusterError(message) from error
+        ) from error
 
 
-def look(job: Object, now: datetime) -> Look:
+def observe(job: Object, now: datetime) -> Observation:
     """What is seen of a job. Raises ClusterError for words that this release does not know."""
     # The API server sets the time when it makes the object.
     is_overlooked = not job.get("status") and (
-        ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
+        kubectl_text.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
     )
-    return Look(job, _status_of(job), is_overlooked)
+    return Observation(job, _status_of(job), is_overlooked)
 
 
-def news(before: Look | None, after: Look) -> list[str]:
+def news(before: Observation | None, after: Observation) -> list[str]:
     """A line for each thing that a person who watches should read."""
     old = JobStatus() if before is None else before.status
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]
     if after.is_overlooked and not (before is not None and before.is_overlooked):
         lines.append(NO_OPERATOR)
-    return [tables.printable(line) for line in lines]
+    return [kubectl_text.printable(line) for line in lines]
 
 
 def _conditions(old: JobStatus, new: JobStatus) -> list[str]:
-    told = {(each.type, each.reason, each.message) for each in _shown(old)}
+    known = {(each.type, each.reason, each.message) for each in _shown(old)}
     return [
         f"{each.type} ({each.reason}): {each.message}"
         for each in _shown(new)
-        if (each.type, each.reason, each.message) not in told
+        if (each.type, each.reason, each.message) not in known
     ]
 
 
 def _shown(status: JobStatus) -> list[Condition]:
-    """Conditions that hold and are worth a line; the end has one of its own."""
-    silent = {*QUIET, ConditionType.COMPLETE, ConditionType.FAILED}
-    return [each for kind, each in _holding(status).items() if kind not in silent]
+    """Conditions that hold and are worth a line."""
+    return [each for kind, each in _holding(status).items() if kind not in _SILENT]
 
 
 def _failures(old: JobStatus, new: JobStatus) -> list[str]:
-    told = {(each.pod, each.time) for each in old.failures}
+    known = {(each.pod, each.time) for each in old.failures}
     return [
         f"{each.pod} ended: {each.reason}"
         + ("" if each.exit_code is None else f" (exit code {each.exit_code})")
         for each in new.failures
-        if (each.pod, each.time) not in told
+        if (each.pod, each.time) not in known
     ]
 
 

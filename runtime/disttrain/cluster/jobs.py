@@ -6,16 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from disttrain.cluster import references, resources
-from disttrain.cluster.errors import (
-    ClusterError,
-    Forbidden,
-    NotFound,
-    NotInTime,
-    Unreachable,
-    WrongInput,
-)
-from disttrain.cluster.interface import Api, Object, Request
+from disttrain.cluster import errors, resources
+from disttrain.cluster.interface import Api, Object, Request, Target
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
 from disttrain.job import cluster_labels, cluster_names, object_uri, pod_layout
 
@@ -42,8 +34,7 @@ class Jobs:
         """This very job. Raises NotFound, also when a later one has its name."""
         found = self.get(name)
         if found["metadata"]["uid"] != uid:
-            message = f"job {name} was deleted, and another one has its name"
-            raise NotFound(message)
+            raise errors.NotFound(f"job {name} was deleted, and another one has its name")
         return found
 
     def names(self, selector: str = "") -> list[str]:
@@ -59,10 +50,11 @@ class Jobs:
         """Names of the jobs that are meant, once each. WrongInput unless it is said one way."""
         ways = [bool(names), bool(selector), everything]
         if sum(ways) != 1:
-            message = "say which jobs: names, or --selector LABELS, or --all; one of them"
-            raise WrongInput(message)
+            raise errors.WrongInput(
+                "say which jobs: names, or --selector LABELS, or --all; one of them"
+            )
         if names:
-            return list(dict.fromkeys(map(references.name, names)))
+            return list(dict.fromkeys(map(resources.job_name, names)))
         return self.names(selector)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
@@ -90,7 +82,7 @@ class Jobs:
         request = resources.get(JOBS, self.namespace, name)
 
         def is_gone() -> bool:
-            with suppress(NotFound):
+            with suppress(errors.NotFound):
                 if self.api.call(request)["metadata"]["uid"] == uid:
                     return False
             return not self.pods(job)
@@ -109,7 +101,7 @@ class Jobs:
         """The same, but none for somebody who may look at jobs and not at pods."""
         try:
             return self.pods(job)
-        except Forbidden:
+        except errors.Forbidden:
             return []
 
     def kept_claim(self, name: str) -> str | None:
@@ -117,7 +109,7 @@ class Jobs:
         claim = cluster_names.checkpoints_claim(name)
         try:
             found = self.api.call(resources.get(CLAIMS, self.namespace, claim))
-        except ClusterError:
+        except errors.ClusterError:
             return None
         # One with an owner goes with the job.
         return None if found["metadata"].get("ownerReferences") else claim
@@ -125,12 +117,12 @@ class Jobs:
     def _on(self, name: str, request: Request) -> Object:
         try:
             return self.api.call(request)
-        except NotFound as error:
+        except errors.NotFound as error:
             others: list[str] = []
             # Somebody may be allowed to look at jobs one by one alone.
-            with suppress(Forbidden):
+            with suppress(errors.Forbidden):
                 others = self.names()
-            raise references.missing(name, self.namespace, others) from error
+            raise resources.no_job(name, self.namespace, others) from error
 
 
 def selector_of_pods(job: Object) -> str:
@@ -174,10 +166,25 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:
         try:
             if holds():
                 return
-        except Unreachable:
+        except errors.Unreachable:
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
-            message = f"waited {seconds:g} s for {what}"
-            raise NotInTime(message)
+            raise errors.NotInTime(f"waited {seconds:g} s for {what}")
         time.sleep(POLL_SECONDS)
+
+
+def connect(target: Target) -> Api:
+    """Read the credentials. Nothing is asked of the API server yet.
+
+    Raises LibraryMissing or NoAccess.
+    """
+    try:
+        # An extra, and slow to import: whoever has no cluster needs neither.
+        from disttrain.cluster import kubernetes_api  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise errors.LibraryMissing(
+            f"jobs of a cluster need the Kubernetes library, and {error.name} is not installed: "
+            "pip install kubernetes, or install disttrain with its extra 'cluster'"
+        ) from error
+    return kubernetes_api.open_api(target)

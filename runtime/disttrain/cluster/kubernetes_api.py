@@ -1,4 +1,4 @@
-"""The one door to the Kubernetes library: credentials of every kind, requests, long answers.
+"""The one door to the Kubernetes library: credentials, requests, long answers, refusals.
 
 Its generated classes are not used: what is sent and shown are plain objects.
 """
@@ -15,9 +15,10 @@ from kubernetes import client, config
 from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME
 from urllib3.exceptions import HTTPError
 
-from disttrain.cluster import answers
-from disttrain.cluster.errors import NoAccess, Unreachable
+from disttrain.cluster import errors
 from disttrain.cluster.interface import Object, Request, Target, Verb
+from disttrain.cluster.resources import JOBS
+from disttrain.errors import DistTrainError
 from disttrain.job import document
 
 SECONDS: Final = 30.0
@@ -25,6 +26,12 @@ SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0
 QUIET_SECONDS: Final = 3600.0
 """Longest silence in a long answer; a log may have nothing to say for long."""
+
+INSTALL: Final = (
+    "helm install disttrain charts/disttrain-operator --namespace disttrain-system "
+    "--create-namespace"
+)
+_KINDS: Final[dict[int, type[errors.ClusterError]]] = {404: errors.NotFound, 409: errors.Conflict}
 
 NAMESPACE_FILE: Final = Path(SERVICE_CERT_FILENAME).with_name("namespace")
 
@@ -55,12 +62,11 @@ class KubernetesApi:
         found = _object(body)
         if found is None:
             # A proxy's page of login or of apology, for example.
-            message = (
+            raise errors.Unreachable(
                 f"{self._server} does not answer as an API server does: expected a JSON object, "
                 f"got {body[:100]!r}; "
                 "see what the context's server is (`kubectl config view --minify`)"
             )
-            raise Unreachable(message)
         return found
 
     def text(self, request: Request) -> str:
@@ -105,12 +111,14 @@ class KubernetesApi:
             yield
         except (HTTPError, client.ApiException) as error:
             reason = getattr(error, "reason", None) or error
-            message = f"the API server {self._server} does not answer: {reason}"
-            raise Unreachable(message) from error
+            raise errors.Unreachable(
+                f"the API server {self._server} does not answer: {reason}"
+            ) from error
         except config.ConfigException as error:
             # A plugin that is asked for a new token, long after the kubeconfig was read.
-            message = f"no credentials for the API server {self._server}: {error}; log in again"
-            raise NoAccess(message) from error
+            raise errors.NoAccess(
+                f"no credentials for the API server {self._server}: {error}; log in again"
+            ) from error
 
 
 def open_api(target: Target) -> KubernetesApi:
@@ -158,9 +166,9 @@ def _files(target: Target) -> str:
     return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
-def _no_access(target: Target, error: Exception) -> NoAccess:
+def _no_access(target: Target, error: Exception) -> errors.NoAccess:
     named = _files(target)
-    return NoAccess(
+    return errors.NoAccess(
         f"no access to a cluster by the kubeconfig {named}"
         + (f", context {target.context}" if target.context else "")
         + f": {error}; choose one with --kubeconfig and --context, or set KUBECONFIG "
@@ -173,7 +181,7 @@ def _checked(answer: _Answer, request: Request) -> str:
     if answer.status < 400:
         return body
     said = _object(body) or {"message": body.strip()[:500]}
-    raise answers.explain(answer.status, said, request)
+    raise explain(answer.status, said, request)
 
 
 def _object(body: str) -> Object | None:
@@ -191,3 +199,50 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[str]:
         yield from (line.decode(errors="replace") for line in whole)
     if rest:
         yield rest.decode(errors="replace")
+
+
+def explain(code: int, answer: Object, request: Request) -> DistTrainError:
+    """The error for an answer with an HTTP code of 400 or more; `answer` is its Status, or {}."""
+    message = str(answer.get("message") or f"HTTP status {code}")
+    if code >= 500 or code == 429:
+        return errors.Unreachable(f"the API server is not able to answer now: {message}; try again")
+    if code in {400, 422}:
+        return errors.WrongInput(_causes(answer) or message)
+    if code in {401, 403}:
+        return _not_allowed(code, message, request)
+    return _about_the_object(code, answer, message, request)
+
+
+def _not_allowed(code: int, message: str, request: Request) -> errors.ClusterError:
+    if code == 403:
+        grant = f"whoever administers the namespace can grant the verb '{request.verb}' on it"
+        return errors.Forbidden(f"{message}; {grant}")
+    return errors.NoAccess(
+        f"the API server does not accept the credentials of this context ({message}); "
+        "log in again, or choose another one with --context"
+    )
+
+
+def _about_the_object(
+    code: int, answer: Object, message: str, request: Request
+) -> errors.ClusterError:
+    # About an object that is not there, the answer names it.
+    is_named = bool((answer.get("details") or {}).get("name"))
+    if code == 404 and request.path.startswith(JOBS.root) and not is_named:
+        return errors.NotInstalled(
+            f"the cluster has no DistTrainJobs; install the operator, which brings them: {INSTALL}"
+        )
+    if code == 409 and answer.get("reason") == "AlreadyExists":
+        return errors.AlreadyThere(message)
+    return _KINDS.get(code, errors.ClusterError)(message)
+
+
+def _causes(answer: Object) -> str:
+    causes = (answer.get("details") or {}).get("causes") or []
+    lines = (_cause(each) for each in causes)
+    return "\n".join(dict.fromkeys(line for line in lines if line))
+
+
+def _cause(cause: Object) -> str:
+    field, message = str(cause.get("field") or ""), str(cause.get("message") or "")
+    return f"{field}: {message}" if field and field != "<nil>" else message

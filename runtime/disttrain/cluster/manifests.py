@@ -24,8 +24,8 @@ SUFFIX_LENGTH: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A job that is wanted."""
+class JobRequest:
+    """A job to be made, as a person described it."""
 
     job: DistTrainJob
     warnings: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Wish:
         return given
 
 
-def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str = "") -> Wish:
+def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str = "") -> JobRequest:
     """The job of a manifest, whose metadata may give a generateName instead of a name.
 
     Raises InvalidManifest with everything that is wrong, also for what no cluster can do yet.
@@ -67,7 +67,7 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
     return _accepted(accepted.job, source, accepted.warnings)
 
 
-def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish:
+def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> JobRequest:
     name = _completed(value, suffix or random_suffix())
     metadata = value.get("metadata")
     named = {**metadata, "name": name} if name and isinstance(metadata, dict) else metadata
@@ -77,19 +77,18 @@ def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish
     return _accepted(outcome.job, source, located_lines(outcome.findings, source))
 
 
-def of_job(job: DistTrainJob, source: str) -> Wish:
+def of_job(job: DistTrainJob, source: str) -> JobRequest:
     return _accepted(job, source, located_lines(rules.check(job), source))
 
 
-def namespace(wish: Wish, wanted: str | None, default: str) -> str:
+def namespace(request: JobRequest, wanted: str | None, default: str) -> str:
     """Where the job goes. Raises WrongInput if the manifest and the person disagree."""
-    written = wish.job.metadata.namespace
+    written = request.job.metadata.namespace
     if written and wanted and written != wanted:
-        message = (
+        raise WrongInput(
             f"the manifest says metadata.namespace {written}, and --namespace {wanted}; "
             "drop one of them"
         )
-        raise WrongInput(message)
     return wanted or written or default
 
 
@@ -97,11 +96,11 @@ def random_suffix() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(SUFFIX_LENGTH))
 
 
-def _accepted(job: DistTrainJob, source: str, warnings: tuple[str, ...]) -> Wish:
+def _accepted(job: DistTrainJob, source: str, warnings: tuple[str, ...]) -> JobRequest:
     refused = support.on_a_cluster(job)
     if refused:
         raise InvalidManifest(source, refused)
-    return Wish(job, warnings)
+    return JobRequest(job, warnings)
 
 
 def _completed(value: JsonValue, suffix: str) -> str | None:

@@ -1,9 +1,11 @@
-"""Where objects lie on the API server: paths, and the requests for them. Pure."""
+"""Where objects lie on the API server, the requests for them, and how people name jobs. Pure."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from disttrain.cluster.errors import NotFound, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.job.cluster_names import PLURAL
 from disttrain.job.spec import API_VERSION, KIND
@@ -13,6 +15,14 @@ PAGE: Final = "500"
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 """Asks for the table that kubectl prints: the API server knows the columns of every kind."""
+_GROUP, _VERSION = API_VERSION.split("/")
+_SINGULAR: Final = PLURAL.removesuffix("s")
+KINDS: Final = frozenset(
+    f"{word}{suffix}"
+    for word in ("dtj", _SINGULAR, PLURAL)
+    for suffix in ("", f".{_GROUP}", f".{_VERSION}.{_GROUP}")
+)
+"""Words for the kind, in small letters, as kubectl takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +88,24 @@ def delete(resource: Resource, namespace: str, name: str, uid: str) -> Request:
 
 def _given(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
+
+
+def is_qualified(text: str) -> bool:
+    """Whether it says by itself that it means a job of a cluster."""
+    kind, slash, name = text.partition("/")
+    return bool(slash and name) and kind.lower() in KINDS
+
+
+def job_name(text: str) -> str:
+    """The job's name. Raises WrongInput for another kind of object."""
+    kind, slash, found = text.rpartition("/")
+    if (slash and kind.lower() not in KINDS) or not found:
+        raise WrongInput(f"'{text}' names no job: expected NAME or dtj/NAME")
+    return found
+
+
+def no_job(wanted: str, namespace: str, others: Iterable[str]) -> NotFound:
+    """The error for a job that is not there, with the nearest one that is."""
+    near = difflib.get_close_matches(wanted, list(others), n=1)
+    hint = f"; did you mean {near[0]}?" if near else "; `disttrain list -A` shows all jobs"
+    return NotFound(f"no job {wanted} in namespace {namespace}{hint}")

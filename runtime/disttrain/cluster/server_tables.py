@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from disttrain.cluster import jobs, resources, tables
+from disttrain.cluster import jobs, kubectl_text, resources
 from disttrain.cluster.errors import ClusterError, Unreachable
 from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import TABLE, Resource
@@ -29,7 +29,7 @@ _LEAST_WIDTHS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class TableQuery:
     """Which objects, and which of their columns."""
 
     resource: Resource
@@ -43,7 +43,7 @@ class Wanted:
     wide: bool = False
 
     def table(self, request: Request) -> Request:
-        """The same request for the table; the API server leaves out objects unless it is told."""
+        """The same request for the table; the API server leaves out objects unless it is asked."""
         is_whole = self.belongs is not None or self.order is not None
         whole = {"includeObject": "Object"} if is_whole else {}
         return replace(request, query={**request.query, **whole}, accept=TABLE)
@@ -79,81 +79,81 @@ class Table:
 
     @property
     def text(self) -> str:
-        return tables.text([self.head, *(row.cells for row in self.rows)])
+        return kubectl_text.table([self.head, *(row.cells for row in self.rows)])
 
     @property
     def versions(self) -> dict[str, str]:
         return {row.uid: row.version for row in self.rows}
 
 
-def read(api: Api, wanted: Wanted) -> Table:
+def read(api: Api, query: TableQuery) -> Table:
     """List the objects. Raises ClusterError, Unreachable."""
-    listing = resources.listing(wanted.resource, wanted.namespace, labelSelector=wanted.selector)
-    answers = list(jobs.pages(api, wanted.table(listing)))
+    listing = resources.listing(query.resource, query.namespace, labelSelector=query.selector)
+    answers = list(jobs.pages(api, query.table(listing)))
     # Only the first page says the columns.
     columns = answers[0].get("columnDefinitions") or []
-    shown = [index for index, each in enumerate(columns) if wanted.wide or not each.get("priority")]
+    shown = [index for index, each in enumerate(columns) if query.wide or not each.get("priority")]
     head = [str(columns[index]["name"]).upper() for index in shown]
-    rows = [row for answer in answers for row in _rows(answer, shown, wanted)]
-    if (order := wanted.order) is not None:
+    rows = [row for answer in answers for row in _rows(answer, shown, query)]
+    if (order := query.order) is not None:
         rows.sort(key=lambda row: order(row.found))
     version = str((answers[-1].get("metadata") or {}).get("resourceVersion") or "")
-    namespaces = ["NAMESPACE"] if wanted.namespace is None else []
+    namespaces = ["NAMESPACE"] if query.namespace is None else []
     return Table([*namespaces, *head], rows, shown, version)
 
 
-def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
+def watch(api: Api, query: TableQuery, first: Table) -> Iterator[str]:
     """The lines of a table, and then a line for each object that is new or changes, for ever."""
     cells = [first.head, *(row.cells for row in first.rows)]
     # Rows that come later stand below these heads, too.
     least = (_LEAST_WIDTHS.get(name, 0) for name in first.head)
     found = (max(map(len, column)) for column in zip(*cells, strict=True))
     widths = [max(pair) for pair in zip(least, found, strict=True)]
-    yield from (tables.line(each, widths) for each in cells)
-    table, told = first, first.versions
+    yield from (kubectl_text.line(each, widths) for each in cells)
+    table, shown = first, first.versions
     while True:
-        for row in _changes(api, wanted, table):
-            told[row.uid] = row.version
-            yield tables.line(row.cells, widths)
+        for row in _changes(api, query, table):
+            shown[row.uid] = row.version
+            yield kubectl_text.line(row.cells, widths)
         time.sleep(PAUSE_SECONDS)
         try:
-            table = read(api, wanted)
+            table = read(api, query)
         except Unreachable:
             continue
         # A watch that ended may have missed something: show what is new since then.
-        news = [row for row in table.rows if told.get(row.uid) != row.version]
-        yield from (tables.line(row.cells, widths) for row in news)
-        told = table.versions
+        news = [row for row in table.rows if shown.get(row.uid) != row.version]
+        yield from (kubectl_text.line(row.cells, widths) for row in news)
+        shown = table.versions
 
 
-def _changes(api: Api, wanted: Wanted, table: Table) -> Iterator[Row]:
+def _changes(api: Api, query: TableQuery, table: Table) -> Iterator[Row]:
     request = resources.watch(
-        wanted.resource,
-        wanted.namespace,
-        labelSelector=wanted.selector,
+        query.resource,
+        query.namespace,
+        labelSelector=query.selector,
         resourceVersion=table.version,
     )
     try:
-        with api.lines(wanted.table(request)) as lines:
+        with api.lines(query.table(request)) as lines:
             for line in lines:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     return
                 # An event goes when it is old, which is no news; of a job that goes it is.
-                if event["type"] != "DELETED" or wanted.belongs is None:
-                    yield from _rows(event["object"], table.columns, wanted)
+                if event["type"] != "DELETED" or query.belongs is None:
+                    yield from _rows(event["object"], table.columns, query)
     except (Unreachable, ClusterError):
         return
 
 
-def _rows(answer: Object, columns: Sequence[int], wanted: Wanted) -> Iterator[Row]:
+def _rows(answer: Object, columns: Sequence[int], query: TableQuery) -> Iterator[Row]:
     for each in answer.get("rows") or ():
         found = each["object"]
-        if wanted.belongs is not None and not wanted.belongs(found):
+        if query.belongs is not None and not query.belongs(found):
             continue
         # As kubectl: what the object does not say yet is left empty.
         chosen = (each["cells"][index] for index in columns)
-        cells = ["" if cell is None else tables.printable(cell) for cell in chosen]
-        if wanted.namespace is None:
-            cells = [tables.printable(found["metadata"].get("namespace")), *cells]
+        cells = ["" if cell is None else kubectl_text.printable(cell) for cell in chosen]
+        if query.namespace is None:
+            cells = [kubectl_text.printable(found["metadata"].get("namespace")), *cells]
         yield Row(cells, found)

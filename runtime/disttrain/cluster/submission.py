@@ -6,17 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from disttrain.cluster import ages, code_folder, manifests, resources
+from disttrain.cluster import code_folder, errors, kubectl_text, manifests, resources
 from disttrain.cluster.code_folder import Code
-from disttrain.cluster.errors import (
-    AlreadyThere,
-    Forbidden,
-    NotFound,
-    WrongInput,
-)
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS
 from disttrain.errors import DistTrainError
 
@@ -41,40 +35,41 @@ class Submitted:
     """One line for each other thing that was done or left out."""
 
 
-def code_name(wish: Wish, code: Code | None) -> str | None:
+def code_name(request: JobRequest, code: Code | None) -> str | None:
     """Name of the ConfigMap of a job's code; None when its image has the code.
 
     Code that is packed gets a new name each time, so that no other job ever uses or changes it.
     """
     if code is None:
-        return wish.source
-    return f"{wish.source or f'{wish.name}-code'}-{manifests.random_suffix()}"
+        return request.source
+    return f"{request.source or f'{request.name}-code'}-{manifests.random_suffix()}"
 
 
-def read_code(wish: Wish, folder: Path | None) -> Code | None:
+def read_code(request: JobRequest, folder: Path | None) -> Code | None:
     """The code of a folder, if one is given. Raises WrongInput for what cannot be packed."""
     if folder is None:
         return None
     code = code_folder.read(folder)
-    module = wish.module.partition(".")[0]
+    module = request.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
-        message = (
+        raise errors.WrongInput(
             f"--code {folder} has no {module}.py, which spec.task.entrypoint "
-            f"'{wish.job.spec.task.entrypoint}' names; Python files there: {found}"
+            f"'{request.job.spec.task.entrypoint}' names; Python files there: {found}"
         )
-        raise WrongInput(message)
     return code
 
 
-def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
+def submit(
+    jobs: Jobs, request: JobRequest, code: Code | None, *, dry_run: bool = False
+) -> Submitted:
     """Make the job, then a ConfigMap of its code; with `dry_run` the API server only checks.
 
     Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
     """
-    name = code_name(wish, code)
-    manifest = wish.manifest(jobs.namespace, name)
-    with _explained(jobs, wish):
+    name = code_name(request, code)
+    manifest = request.manifest(jobs.namespace, name)
+    with _explained(jobs, request):
         # Whatever is wrong shows here, before there is a job.
         tried = jobs.create(manifest, dry_run=True)
     if code is None or name is None:
@@ -85,8 +80,8 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
         return Submitted(tried, (*_left_out(code), f"{created} (server dry run)"))
     config_map = code_folder.config_map(name, code.files)
     query = {"fieldManager": FIELD_MANAGER}
-    with _taken_back(jobs, wish.name, name):
-        with _explained(jobs, wish):
+    with _taken_back(jobs, request.name, name):
+        with _explained(jobs, request):
             made = jobs.create(manifest)
         # Never without its owner: nobody would find and delete it. Pods wait for it.
         config_map["metadata"]["ownerReferences"] = [_owner(made)]
@@ -124,29 +119,28 @@ def _require_source(jobs: Jobs, name: str | None) -> None:
         return
     try:
         jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
-    except NotFound as error:
-        message = (
+    except errors.NotFound as error:
+        raise errors.WrongInput(
             f"spec.task.source.configMap: there is no configmap {name} in namespace "
             f"{jobs.namespace}; --code FOLDER makes it from the files of a folder"
-        )
-        raise WrongInput(message) from error
-    except Forbidden:
+        ) from error
+    except errors.Forbidden:
         # Whoever may submit jobs need not be allowed to read ConfigMaps.
         return
 
 
 @contextmanager
-def _explained(jobs: Jobs, wish: Wish) -> Iterator[None]:
+def _explained(jobs: Jobs, request: JobRequest) -> Iterator[None]:
     try:
         yield
-    except AlreadyThere as error:
-        raise AlreadyThere(_taken(jobs.get(wish.name))) from error
+    except errors.AlreadyThere as error:
+        raise errors.AlreadyThere(_taken(jobs.get(request.name))) from error
 
 
 def _taken(job: Object) -> str:
     metadata = job["metadata"]
     phase = (job.get("status") or {}).get("phase") or "new"
-    age = ages.since(metadata.get("creationTimestamp"), ages.now())
+    age = kubectl_text.age(metadata.get("creationTimestamp"), kubectl_text.now())
     name = metadata["name"]
     return (
         f"job {name} is in namespace {metadata['namespace']} already ({phase}, {age} old); "

@@ -16,7 +16,7 @@ from kubernetes.utils.quantity import parse_quantity
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from disttrain.cluster import pods, tables
+from disttrain.cluster import kubectl_text, pods
 from disttrain.cluster.errors import ClusterError, Unreachable
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
@@ -44,16 +44,6 @@ def used_by(pod_metrics: Object) -> Object:
         name: float(sum(parse_quantity(each.get(name, "0")) for each in used))
         for name in ("cpu", "memory")
     }
-
-
-def cores(value: float) -> str:
-    """Processor time as kubectl shows it."""
-    return f"{value * 1000:.0f}m"
-
-
-def mebibytes(value: float) -> str:
-    """Memory as kubectl shows it."""
-    return f"{value / 2**20:.0f}Mi"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +108,7 @@ def measure(jobs: Jobs, job: Object) -> Usage:
         row(pod, (first, second), seconds, (used or {}).get(pod.name, {}), counter)
         for pod, first, second in zip(members, before, after, strict=True)
     )
-    text = tables.text([head(counter), *rows])
+    text = kubectl_text.table([head(counter), *rows])
     return Usage(text, tuple(_notes(members, after, used)))
 
 
@@ -137,13 +127,14 @@ def row(
 ) -> list[str]:
     """The cells of one pod; `used` is its `cpu` and `memory` as the cluster measures them."""
     return [
-        tables.printable(pod.name),
-        tables.printable(pod.state),
+        kubectl_text.printable(pod.name),
+        kubectl_text.printable(pod.state),
         _count(_rate(scraped, SAMPLES, seconds)),
         _count(_rate(scraped, counter, seconds)),
         *([_staleness(scraped[1])] if counter == UPDATES else []),
-        cores(used["cpu"]) if "cpu" in used else "",
-        mebibytes(used["memory"]) if "memory" in used else "",
+        # As kubectl shows them.
+        f"{used['cpu'] * 1000:.0f}m" if "cpu" in used else "",
+        f"{used['memory'] / 2**20:.0f}Mi" if "memory" in used else "",
     ]
 
 

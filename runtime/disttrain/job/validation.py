@@ -68,7 +68,8 @@ def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
 def _problems(section: Section, path: Path) -> Iterator[Finding]:
     """What is wrong with the direct fields of a section together, and of those within."""
     if problem := section.problem():
-        yield Finding(path=path, message=problem)
+        example = "" if section.model_fields_set else _for_example(path)
+        yield Finding(path=path, message=problem + example)
     for name, value in section.given().items():
         if isinstance(value, Section):
             yield from _problems(value, (*path, name))
@@ -170,9 +171,14 @@ def _choice(error: ErrorDetails) -> str:
 
 
 def _missing(error: ErrorDetails) -> str:
-    field = fields.field_at(error["loc"])
+    return f"required{_for_example(error['loc'])}"
+
+
+def _for_example(path: Path) -> str:
+    """The end of a message: an example of the field, or nothing if it has none."""
+    field = fields.field_at(path)
     example: JsonValue = field.examples[0] if field and field.examples else None
-    return "required" if example is None else f"required, for example {_written(example)}"
+    return "" if example is None else f", for example {_written(example)}"
 
 
 def _written(value: JsonValue) -> str:

@@ -6,10 +6,14 @@ import numpy as np
 
 from disttrain.audit.evidence import Records
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.errors import FinalError
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.errors import RecordContradicted
 from disttrain.replica.ledger import Gradient, Kind, Ledger
 from disttrain.replica.work import WorkItem
+
+
+class RecordContradicted(FinalError):
+    """What the replay does and what the record says do not fit: another task, data or version."""
 
 
 @dataclass(slots=True)
@@ -21,10 +25,6 @@ class Differences:
     updates: int = 0
     """Versions and stalenesses compared."""
     found: list[str] = field(default_factory=list)
-
-    def add(self, sentence: str) -> None:
-        """Something differs."""
-        self.found.append(sentence)
 
 
 class ComparingLedger(Ledger):
@@ -60,14 +60,13 @@ class ComparingLedger(Ledger):
         self._differences.losses += 1
         recorded = (float(record["loss"]), float(record["squared_norm"]))
         if not np.array_equal(recorded, (gradient.loss, gradient.squared_norm), equal_nan=True):
-            self._differences.add(
+            self._differences.found.append(
                 f"{self._name} step {gradient.number}: loss and squared norm of the gradient are "
                 f"{gradient.loss!r} and {gradient.squared_norm!r}, the run's were "
                 f"{recorded[0]!r} and {recorded[1]!r}"
             )
 
     def mark(self, kind: Kind, number: int = 0) -> None:
-        """Something else of the compute thread."""
         self._expect((kind,), number)
 
     def lease_begun(self, item: WorkItem) -> None:
@@ -81,10 +80,9 @@ class ComparingLedger(Ledger):
         record = self.following
         if record is None or record["kind"] not in kinds or record["number"] != number:
             found = "the end" if record is None else f"{Kind(record['kind']).name}"
-            message = (
+            raise RecordContradicted(
                 f"{self._name} comes to {kinds[0].name} {number}, where its log has {found}; "
                 "was it run with this version and this task?"
             )
-            raise RecordContradicted(message)
         self._next += 1
         return record

@@ -15,17 +15,18 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.errors import FinalError
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.roles import Device
 from disttrain.job.spec import Audit, Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import records
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Environment
-from disttrain.replay.errors import NotReplayable
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
@@ -41,6 +42,10 @@ _COMPUTE_KINDS = (
     Kind.FLUSHED,
 )
 _NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")
+
+
+class NotReplayable(FinalError):
+    """The run was not recorded, or did something that a replay does not follow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,26 +70,24 @@ class Recording:
 
 
 def read(folder: Path) -> Recording:
-    """The record of a run folder. Raises NotReplayable, and DistTrainError for a bad task."""
+    """The record of a run folder. Raises NotARunFolder, NotReplayable, TaskError."""
     run = RunFolder(folder.absolute())
     if (lack := run.why_none(of_training=True)) is not None:
-        raise NotReplayable(lack)
+        raise NotARunFolder(lack)
     job = manifest_file.load_job(run.job)
     if job.spec.strategy.sandblaster is not None:
-        message = (
+        raise NotReplayable(
             f"{folder} is the run of a batch method, which is not recorded: "
             "run its manifest again, it gives the same bits"
         )
-        raise NotReplayable(message)
     if not job.spec.record:
         # An audit that is left out is full with a record.
         full = "" if job.spec.audit in {None, Audit.FULL} else " --set spec.audit=full"
-        message = (
+        raise NotReplayable(
             f"{folder} was not recorded: with record: false and audit: {defaults.audit(job.spec)} "
             "its ledgers do not hold the order of events; run the job with "
             f"--set spec.record=true{full}"
         )
-        raise NotReplayable(message)
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
     state = _state(replica)
@@ -119,8 +122,7 @@ def _state(config: LaunchConfig) -> State:
     """The coordinator's, at the end of the run."""
     replayed = journals.replay(config.checkpoints)
     if replayed is None or not replayed.state.data.samples or replayed.state.layout is None:
-        message = "the run ended before it knew its data; there is nothing to replay"
-        raise NotReplayable(message)
+        raise NotReplayable("the run ended before it knew its data; there is nothing to replay")
     return replayed.state
 
 
@@ -133,33 +135,29 @@ def _environment(folder: Path) -> Environment:
     """Those of the run; the same bits come out only if they are this process's too."""
     noted = records.read_environment(folder)
     if noted is None:
-        message = (
+        raise NotReplayable(
             f"{folder / records.ENVIRONMENT_FILE} does not tell how the run was recorded; "
             "record it again with this version"
         )
-        raise NotReplayable(message)
     here = records.present_environment(noted.chunk_bytes)
     if here != noted:
-        message = (
+        raise NotReplayable(
             f"the run was recorded with PyTorch {noted.torch} and its {noted.cpu} kernels, this is "
             f"PyTorch {here.torch} with {here.cpu}: other bits would come out; replay it there"
         )
-        raise NotReplayable(message)
     return noted
 
 
 def _logs(folder: Path) -> Logs:
     found = reading.logs(folder)
     if found.unreadable:
-        message = f"{found.unreadable[0]} cannot be replayed"
-        raise NotReplayable(message)
+        raise NotReplayable(f"{found.unreadable[0]} cannot be replayed")
     for life in chain(*found.shards.values(), *found.replicas.values()):
         if life.missing:
-            message = (
+            raise NotReplayable(
                 f"{life.file} lacks {life.missing} records, since the disk was full; "
                 "nothing can follow"
             )
-            raise NotReplayable(message)
     return found
 
 
@@ -170,18 +168,17 @@ def _shards(found: Logs, shards: int) -> tuple[Life, ...]:
 def _shard(index: int, lives: Sequence[Life]) -> Life:
     name = names.shard_name(index)
     if len(lives) != 1:
-        message = (
+        raise NotReplayable(
             f"{name} has {len(lives)} lives; a replay follows no rollback and no resumed run, "
             "only runs in which each shard lived once"
         )
-        raise NotReplayable(message)
     (life,) = lives
     if len(life.folded):
-        message = f"{life.file} is folded; record the run with --set spec.audit=full"
-        raise NotReplayable(message)
+        raise NotReplayable(f"{life.file} is folded; record the run with --set spec.audit=full")
     if len(life.of(shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST)):
-        message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
-        raise NotReplayable(message)
+        raise NotReplayable(
+            f"{name} began with a checkpoint; a replay follows runs from their beginning"
+        )
     return replace(life, records=_without_repeats(life.records))
 
 
@@ -203,6 +200,7 @@ def _replicas(found: Logs) -> dict[SenderLife, Records]:
     lives = list(chain(*found.replicas.values()))
     for life in lives:
         if len(life.of(Kind.ACKNOWLEDGED)) and not len(life.of(Kind.STEP)):
-            message = f"{life.file} is of a loop of its own, whose data a replay does not have"
-            raise NotReplayable(message)
+            raise NotReplayable(
+                f"{life.file} is of a loop of its own, whose data a replay does not have"
+            )
     return {life.sender: life.of(*_COMPUTE_KINDS) for life in lives}

@@ -11,12 +11,10 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
 from disttrain.parameter_server.client import FetchResult, Push, PushClient
-from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer, PushUnderWay
-from disttrain.replay.comparing import ComparingLedger
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import ComparingLedger, RecordContradicted
 from disttrain.replay.recording import Recording
-from disttrain.replay.wires import CancellationByTurns, Wires
+from disttrain.replay.wires import CancellationByTurns, Wires, compute_with
 from disttrain.replica import accrual, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
@@ -72,7 +70,7 @@ class ReplayedReplica:
         """A copy of the parameters of the first of them."""
 
     def run(self) -> None:
-        threads.compute_with(self._recording.replica_threads)
+        compute_with(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
         self._learner = Learner(self._recording, accrual.gradient_buffers(manifest))
         model, seed = self._learner.model, self._recording.data.seed

@@ -10,11 +10,10 @@ import numpy as np
 from disttrain.audit.evidence import Life
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD
-from disttrain.replay import threads
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, CancellationByTurns, Wires
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, CancellationByTurns, Wires, compute_with
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.pace import NeverWaits
@@ -81,7 +80,7 @@ class SerialTraining:
         return not self._items
 
     def _serve(self, shard: ReplayedShard, wires: Wires) -> None:
-        threads.compute_with(self._recording.shard_threads)
+        compute_with(self._recording.shard_threads)
         while True:
             wires.transport.wait([shard.listener], LOOK_AGAIN_SECONDS)
             shard.serving.serve_waiting()

@@ -11,8 +11,7 @@ from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
-from disttrain.replay.comparing import Differences
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import Differences, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica.flat_vector import FlatVector
@@ -48,7 +47,6 @@ class ReplayedShard:
 
     @property
     def state(self) -> ShardState:
-        """Version, table of pushes, values."""
         return self.shard.state
 
     @property
@@ -81,13 +79,12 @@ class ReplayedShard:
         name = (life, verb, number, int(record["vector"]), chunk)
         while (request := self._asked_for(name)) is None:
             if not self.receive(LOOK_AGAIN_SECONDS) and self._wires.idle_seconds > _VAIN_SECONDS:
-                message = (
+                raise RecordContradicted(
                     f"replica-{life.sender} (life {life.incarnation}) does not come to "
                     f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
                     f"which is next in the log of {self.name} "
                     f"(record {self.position} of {len(self.log)})"
                 )
-                raise RecordContradicted(message)
         return request
 
     def receive(self, seconds: float) -> bool:
@@ -111,22 +108,19 @@ class ReplayedShard:
         refused, unanswered = self.shard.refused.total(), self.serving.unanswered
         self.serving.serve(request)
         if (self.shard.refused.total() > refused) != (record["kind"] == Kind.REFUSED):
-            message = f"{self._answers(header)} differently than in the run"
-            raise RecordContradicted(message)
+            raise RecordContradicted(f"{self._answers(header)} differently than in the run")
         if self.serving.unanswered > unanswered:
-            message = f"{self._answers(header)}, which does not hear of it"
-            raise RecordContradicted(message)
+            raise RecordContradicted(f"{self._answers(header)}, which does not hear of it")
         self._wires.progressed()
 
     def compare(self, record: np.void, differences: Differences) -> None:
-        """Version and staleness of a complete push."""
         life = sender(record)
         state = self.state.deliveries.of(life.sender, life.incarnation)
         replayed = (state.sequence, state.version, state.staleness)
         recorded = tuple(int(record[name]) for name in ("sequence", "version", "staleness"))
         differences.updates += 1
         if replayed != recorded:
-            differences.add(
+            differences.found.append(
                 f"{self.name}: push, version and staleness of replica-{life.sender} are "
                 f"{replayed}, the run's were {recorded}"
             )

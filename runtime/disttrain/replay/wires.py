@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+import torch
+
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job import names
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
@@ -102,3 +104,11 @@ class _Queue(SimpleQueue[T]):
             seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
             self._time.wait(seconds, [self._bell])
         return self.get_nowait()
+
+
+def compute_with(threads: int) -> None:
+    """Let this thread's operations use so many threads, whatever other threads use."""
+    torch.set_num_threads(threads)
+    # A thread's first large operation takes the number that was set last in any thread, unless the
+    # thread has asked for the number before.
+    torch.get_num_threads()

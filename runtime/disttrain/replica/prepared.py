@@ -16,6 +16,7 @@ from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_nu
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
 from disttrain.replica.work import Cutting, WorkSource
+from disttrain.task import checks
 from disttrain.task.task import Split
 
 
@@ -81,5 +82,12 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
     )
     place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):
-        evaluation.try_one_batch(task, model.to(prepared.device), prepared.test, size, place)
+        tried = evaluation.try_one_batch(
+            task, model.to(prepared.device), prepared.test, size, place
+        )
+    target = spec.stop.target_metric
+    if target is not None and target.name not in tried.measures:
+        # What is measured may depend on the batch.
+        whole = evaluation.evaluate(task, model, prepared.test, size, place)
+        checks.require_measure(target.name, whole.measures)
     return prepared

@@ -247,3 +247,14 @@ def _kind(value: object) -> str:
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def require_measure(name: str, measures: Mapping[str, float]) -> None:
+    """Raise MeasureError unless the target of `spec.stop` is measured: it would never be met."""
+    if name not in measures:
+        known = ", ".join(sorted(measures)) or "nothing"
+        message = (
+            f"spec.stop.targetMetric.name is {name!r}, and Task.measure() measures {known}: "
+            "name one of its measures, else the target is never met"
+        )
+        raise MeasureError(message)

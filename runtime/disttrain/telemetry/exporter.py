@@ -8,7 +8,8 @@ connect, so what a stranger can hold is bounded: a few connections, each for a f
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
@@ -20,7 +21,6 @@ from prometheus_client.samples import Sample
 
 from disttrain.errors import FinalError
 from disttrain.job import pod_layout
-from disttrain.telemetry.health import Health
 from disttrain.telemetry.metrics import Metrics
 
 MOST_CONNECTIONS = 32
@@ -90,6 +90,35 @@ class _Server(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
 
+class Health:
+    """How a process is: set by its main thread, read by those of HTTP."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.is_ready = False
+        """Whether the process does its work."""
+        self._clock = clock
+        self._limit_seconds: float | None = None
+        self._turned = 0.0
+
+    def begin(self, limit_seconds: float) -> None:
+        """The main loop begins; a turn of it that takes longer than this hangs."""
+        self._turned = self._clock()
+        self._limit_seconds = limit_seconds
+
+    def turn(self) -> None:
+        self._turned = self._clock()
+
+    def end(self) -> None:
+        """The main loop is over: what follows may take as long as it does."""
+        self._limit_seconds = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the main loop goes on; before it begins and after its end there is no telling."""
+        limit = self._limit_seconds
+        return limit is None or self._clock() - self._turned <= limit
+
+
 class Served(Collector):
     """Answers with the metrics of the latest update for the rest of the process.
 
@@ -108,8 +137,9 @@ class Served(Collector):
         try:
             server = _Server((host, port), handler, connections_cut(registry))
         except OSError as error:
-            message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
-            raise MetricsAddressError(message) from error
+            raise MetricsAddressError(
+                f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
+            ) from error
         self.address = f"{host}:{server.server_port}"
         """The real one."""
         threading.Thread(target=server.serve_forever, name="metrics-exporter", daemon=True).start()
@@ -167,6 +197,5 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler
 def _parse(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        message = f"a metrics address must be HOST:PORT, got {address!r}"
-        raise MetricsAddressError(message)
+        raise MetricsAddressError(f"a metrics address must be HOST:PORT, got {address!r}")
     return host, int(port)

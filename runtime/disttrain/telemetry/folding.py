@@ -82,8 +82,7 @@ def unfold(records: Records, shape: Shape) -> Records:
     span = _span(records, shape)
     counts = np.where(is_folded, span.last - span.first + 1, 1)
     if np.any(counts < 1):
-        message = "a folded record ends before it begins"
-        raise ValueError(message)
+        raise ValueError("a folded record ends before it begins")
     made: Records = np.repeat(records, counts)
     place = np.arange(len(made)) - np.repeat(np.cumsum(counts) - counts, counts)
     mine = np.repeat(is_folded, counts)

@@ -2,7 +2,8 @@
 
 A process calls `configure` once; a module makes `LOG = logs.get(__name__)` and writes
 `LOG.info("checkpoint written", number=3, seconds=0.8)`. The message is a fixed text, what varies
-is in the fields, so that lines can be searched and counted.
+is in the fields, so that lines can be searched and counted. Not structlog: its logfmt has no plain
+message and other quotes, so all but `Log` would stay, and fewer than 40 lines would go.
 """
 
 import json
@@ -53,7 +54,6 @@ class Log:
 
 
 def get(name: str) -> Log:
-    """Return the logger of the module `name`."""
     return Log(name)
 
 

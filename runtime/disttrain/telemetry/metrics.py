@@ -9,7 +9,7 @@ import itertools
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -22,6 +22,7 @@ STALENESS_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512,
 """Updates; exact where few replicas live, coarser above."""
 
 Metrics: TypeAlias = Iterable[prometheus_client.Metric]
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
 
 class Histogram:
@@ -54,16 +55,15 @@ def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def counters(name: str, text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """`values`: by what the label says."""
-    family = CounterMetricFamily(f"disttrain_{name}", text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+    return _filled(CounterMetricFamily(f"disttrain_{name}", text, labels=[label]), values)
 
 
 def gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _filled(GaugeMetricFamily(f"disttrain_{name}", text, labels=[label]), values)
+
+
+def _filled(family: Family, values: Mapping[str, float]) -> Family:
     """`values`: by what the label says."""
-    family = GaugeMetricFamily(f"disttrain_{name}", text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family

@@ -160,8 +160,7 @@ class RecordFile:
             return
         self._is_torn = True
         self._cut_off_half()
-        message = f"only {written} of {len(record)} bytes were written"
-        raise OSError(message)
+        raise OSError(f"only {written} of {len(record)} bytes were written")
 
     def _cut_off_half(self) -> None:
         if self._is_torn:

@@ -6,7 +6,7 @@ import numpy as np
 
 from disttrain.audit import audit, recovery
 from disttrain.audit.evidence import Evidence, Life, Records
-from disttrain.audit.finding import Finding, Standing
+from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replica.ledger import RECORD as REPLICA_RECORD
 from disttrain.replica.ledger import Kind as ReplicaKind
@@ -56,7 +56,7 @@ def found(shard: tuple[Life, ...], replica: tuple[Life, ...] = ()) -> Finding:
 def test_a_shard_that_came_back_is_measured_until_its_next_evaluation() -> None:
     finding = found(a_shard([10, 20], [32, 40]))
 
-    assert finding.standing is Standing.HELD
+    assert finding.verdict is Verdict.HELD
     assert finding.evidence == "1 pauses after ended lives, the longest 12.0 s"
 
 
@@ -69,21 +69,21 @@ def test_a_replica_that_came_back_is_measured_from_the_evaluation_before_its_new
 def test_a_long_evaluation_after_a_death_is_no_proof_of_a_pause() -> None:
     finding = found(a_shard([10, 20], [95]))
 
-    assert finding.standing is Standing.NOT_CHECKABLE
+    assert finding.verdict is Verdict.NOT_CHECKABLE
     assert "75.0 s passed after the end of shard-0 (life 1)" in finding.evidence
 
 
 def test_a_coordinator_that_came_back_is_measured_from_evaluation_to_evaluation() -> None:
     finding = found(ordered_by(a_shard([10, 20, 33, 40]), 1, 1, 2, 2))
 
-    assert finding.standing is Standing.HELD
+    assert finding.verdict is Verdict.HELD
     assert finding.evidence == "1 pauses after ended lives, the longest 13.0 s"
 
 
 def test_a_coordinator_that_took_long_is_named() -> None:
     finding = found(ordered_by(a_shard([10, 20, 100]), 1, 1, 2))
 
-    assert finding.standing is Standing.NOT_CHECKABLE
+    assert finding.verdict is Verdict.NOT_CHECKABLE
     assert "80.0 s passed after the end of coordinator (life 1)" in finding.evidence
 
 
@@ -95,7 +95,7 @@ def test_nobody_died() -> None:
 
 def test_versions_and_reads_are_no_promises_about_a_batch_method() -> None:
     evidence = Evidence(record=False, shards={0: a_shard([10])}, replicas={}, batch_method=True)
-    standings = {finding.promise[0]: finding.standing for finding in audit.audit(evidence)}
+    standings = {finding.promise[0]: finding.verdict for finding in audit.audit(evidence)}
 
-    assert standings["4"] is standings["5"] is Standing.NOT_APPLICABLE
-    assert standings["3"] is Standing.HELD
+    assert standings["4"] is standings["5"] is Verdict.NOT_APPLICABLE
+    assert standings["3"] is Verdict.HELD

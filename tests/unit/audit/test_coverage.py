@@ -2,7 +2,7 @@
 
 from builders.ledgers import LoggedRun
 from disttrain.audit import coverage
-from disttrain.audit.finding import Standing
+from disttrain.audit.finding import Verdict
 from disttrain.replica.ledger import Kind
 
 
@@ -27,20 +27,20 @@ def an_epoch(*, portion_of_the_second_lease: int, push_every: int = 1) -> Logged
 def test_an_epoch_with_every_sample_is_whole() -> None:
     finding = coverage.check(an_epoch(portion_of_the_second_lease=1).evidence())
 
-    assert finding.standing is Standing.HELD
+    assert finding.verdict is Verdict.HELD
     assert finding.evidence.startswith("1 epochs")
 
 
 def test_a_push_may_carry_the_end_of_the_lease_before() -> None:
     run = an_epoch(portion_of_the_second_lease=1, push_every=2)
 
-    assert coverage.check(run.evidence()).standing is Standing.HELD
+    assert coverage.check(run.evidence()).verdict is Verdict.HELD
 
 
 def test_a_portion_done_twice_does_not_make_up_for_another() -> None:
     run = an_epoch(portion_of_the_second_lease=0)
 
-    assert coverage.check(run.evidence()).standing is Standing.VIOLATED
+    assert coverage.check(run.evidence()).verdict is Verdict.VIOLATED
 
 
 def test_samples_without_a_finite_gradient_count_as_processed() -> None:
@@ -49,7 +49,7 @@ def test_samples_without_a_finite_gradient_count_as_processed() -> None:
         run.shards[shard, 1].pop()
     run.note(0, Kind.NOT_FINITE, lease=2, lease_offset=16, samples=8)
 
-    assert coverage.check(run.evidence()).standing is Standing.HELD
+    assert coverage.check(run.evidence()).verdict is Verdict.HELD
 
 
 def test_a_push_over_many_leases_is_not_guessed_at() -> None:
@@ -58,4 +58,4 @@ def test_a_push_over_many_leases_is_not_guessed_at() -> None:
     run.note(0, Kind.LEASE_BEGUN, lease=4, portion=1, samples=8)
     run.push(0, samples=24, lease=4, lease_offset=8)
 
-    assert coverage.check(run.evidence()).standing is Standing.NOT_CHECKABLE
+    assert coverage.check(run.evidence()).verdict is Verdict.NOT_CHECKABLE

@@ -8,9 +8,9 @@ import pytest
 
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
-from disttrain.audit import audit, reading, report
+from disttrain.audit import audit, reading
 from disttrain.audit.evidence import Life
-from disttrain.audit.finding import Standing
+from disttrain.audit.finding import Verdict
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind
@@ -114,9 +114,9 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_judged(
 
     findings = audit.audit(reading.read(run.path))
 
-    assert Standing.VIOLATED not in {finding.standing for finding in findings}
+    assert Verdict.VIOLATED not in {finding.verdict for finding in findings}
     assert not audit.is_clean(findings)
-    last = report.text(findings).splitlines()[-1]
+    last = audit.text(findings).splitlines()[-1]
     assert last.startswith("cannot be judged: ")
     assert str(damaged) in last
 
@@ -127,6 +127,6 @@ def test_folded_records_may_not_add_up_to_more_than_any_run_has(run: RunFolder) 
     fold["kind"], fold["first"], fold["sequence"] = Kind.PUSHES_FOLDED, 1, 2**26
     path.write_bytes(np.repeat(fold, 3).tobytes())
 
-    last = report.text(audit.audit(reading.read(run.path))).splitlines()[-1]
+    last = audit.text(audit.audit(reading.read(run.path))).splitlines()[-1]
 
     assert f"tells of {3 * 2**26} updates" in last

@@ -6,7 +6,7 @@ import pytest
 
 from disttrain.audit import exactly_once
 from disttrain.audit.evidence import Evidence, Life
-from disttrain.audit.finding import Standing
+from disttrain.audit.finding import Verdict
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.ledger import RECORD, Kind
 
@@ -40,7 +40,7 @@ WHOLE: Commits = {1: [(0, 5), (1, 7)], 2: [(0, 9), (1, 8)]}
 def test_one_attempt_of_each_group_on_every_shard_is_what_was_promised() -> None:
     found = exactly_once.check(evidence(a_life(0, WHOLE), a_life(1, WHOLE)))
 
-    assert found.standing is Standing.HELD
+    assert found.verdict is Verdict.HELD
     assert found.evidence == "2 evaluations of 2 groups on 2 shards"
 
 
@@ -55,7 +55,7 @@ def test_one_attempt_of_each_group_on_every_shard_is_what_was_promised() -> None
 def test_a_shard_that_counted_something_else_is_named(commits: Commits, sentence: str) -> None:
     found = exactly_once.check(evidence(a_life(0, WHOLE), a_life(1, commits)))
 
-    assert found.standing is Standing.VIOLATED
+    assert found.verdict is Verdict.VIOLATED
     assert any(sentence in violation for violation in found.violations)
     assert all("in evaluation 1" in violation for violation in found.violations)
 
@@ -63,21 +63,21 @@ def test_a_shard_that_counted_something_else_is_named(commits: Commits, sentence
 def test_samples_that_are_not_those_of_the_data_are_seen() -> None:
     found = exactly_once.check(evidence(a_life(0, WHOLE, samples=239)))
 
-    assert found.standing is Standing.VIOLATED
+    assert found.verdict is Verdict.VIOLATED
     assert "239 of 240 samples" in found.violations[0]
 
 
 def test_a_life_that_was_killed_while_it_wrote_may_lack_records() -> None:
     cut_short = a_life(1, {1: WHOLE[1], 2: WHOLE[2][:1]})
 
-    assert exactly_once.check(evidence(a_life(0, WHOLE), cut_short)).standing is Standing.HELD
+    assert exactly_once.check(evidence(a_life(0, WHOLE), cut_short)).verdict is Verdict.HELD
 
 
 def test_a_resumed_run_may_use_numbers_again() -> None:
     later = a_life(0, {2: [(0, 30), (1, 31)]})
     resumed = replace(later, incarnation=later.incarnation + 1_000_000)
 
-    assert exactly_once.check(evidence(a_life(0, WHOLE), resumed)).standing is Standing.HELD
+    assert exactly_once.check(evidence(a_life(0, WHOLE), resumed)).verdict is Verdict.HELD
 
 
 SMALLER: Commits = {1: [(4, 5), (2, 7)], 2: [(2, 9), (6, 8)]}
@@ -87,8 +87,8 @@ def test_a_batch_that_is_smaller_than_the_data_has_groups_of_its_own() -> None:
     lives = [a_life(shard, SMALLER, samples=60) for shard in range(2)]
     smaller = replace(evidence(*lives), batch_is_everything=False)
 
-    assert exactly_once.check(smaller).standing is Standing.HELD
-    assert exactly_once.check(evidence(*lives)).standing is Standing.VIOLATED
+    assert exactly_once.check(smaller).verdict is Verdict.HELD
+    assert exactly_once.check(evidence(*lives)).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def elements_read(evaluations: int) -> int:
     life = a_life(0, dict.fromkeys(range(evaluations), WHOLE[1]))
     Counted.read = 0
     counted = replace(life, records=life.records.view(Counted))
-    assert exactly_once.check(evidence(counted)).standing is Standing.HELD
+    assert exactly_once.check(evidence(counted)).verdict is Verdict.HELD
     return Counted.read
 
 
@@ -137,7 +137,7 @@ def folded(life: Life) -> Life:
 def test_folded_evaluations_are_compared_as_a_whole() -> None:
     found = exactly_once.check(evidence(folded(a_life(0, WHOLE)), folded(a_life(1, WHOLE))))
 
-    assert found.standing is Standing.HELD
+    assert found.verdict is Verdict.HELD
     assert "2 more are folded, compared as a whole" in found.evidence
 
 
@@ -153,5 +153,5 @@ def test_a_shard_that_counted_something_else_is_named_when_it_is_folded(
 ) -> None:
     found = exactly_once.check(evidence(folded(a_life(0, WHOLE)), folded(other)))
 
-    assert found.standing is Standing.VIOLATED
+    assert found.verdict is Verdict.VIOLATED
     assert any(sentence in violation for violation in found.violations)

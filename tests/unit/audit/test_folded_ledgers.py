@@ -2,7 +2,7 @@
 
 from builders.ledgers import SECOND, LoggedRun
 from disttrain.audit import audit
-from disttrain.audit.finding import Finding, Standing
+from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import Kind
 from disttrain.replica.ledger import Kind as ReplicaKind
 
@@ -27,7 +27,7 @@ def findings(run: LoggedRun) -> dict[str, Finding]:
 
 def violated(run: LoggedRun) -> set[str]:
     found = findings(run)
-    return {key for key, finding in found.items() if finding.standing is Standing.VIOLATED}
+    return {key for key, finding in found.items() if finding.verdict is Verdict.VIOLATED}
 
 
 def test_a_folded_run_holds_and_says_what_is_not_checked() -> None:
@@ -37,8 +37,8 @@ def test_a_folded_run_holds_and_says_what_is_not_checked() -> None:
     assert found["1"].evidence == "16 acknowledgements, 16 updates in the values, 0 lost"
     assert "of 8 folded updates it is not checked" in found["4"].evidence
     assert "spec.audit" in found["4"].evidence
-    assert found["sa"].standing is Standing.HELD
-    assert found["fi"].standing is Standing.NOT_CHECKABLE
+    assert found["sa"].verdict is Verdict.HELD
+    assert found["fi"].verdict is Verdict.NOT_CHECKABLE
     assert "spec.audit" in found["fi"].evidence
 
 
@@ -105,7 +105,7 @@ def test_samples_are_not_accounted_for_when_a_replica_died() -> None:
     run.push(1)
     run.push(0)
     assert violated(run) == set()
-    assert findings(run)["sa"].standing is Standing.NOT_CHECKABLE
+    assert findings(run)["sa"].verdict is Verdict.NOT_CHECKABLE
     assert findings(run)["sa"].evidence.startswith("a replica died, and folded ledgers")
 
 
@@ -115,7 +115,7 @@ def test_samples_are_not_accounted_for_when_the_run_was_resumed() -> None:
     run.push(0)
     run.push(1)
     assert violated(run) == set()
-    assert findings(run)["sa"].standing is Standing.NOT_CHECKABLE
+    assert findings(run)["sa"].verdict is Verdict.NOT_CHECKABLE
     assert findings(run)["sa"].evidence.startswith("the run was resumed, and folded ledgers")
 
 
@@ -129,7 +129,7 @@ def test_a_pause_among_folded_updates_is_no_violation_and_is_said() -> None:
         run.push(0)
     found = audit.audit(run.evidence(settled=80))
     recovery = next(finding for finding in found if finding.promise.startswith("7"))
-    assert recovery.standing is Standing.HELD
+    assert recovery.verdict is Verdict.HELD
     assert "1 among folded updates, see spec.audit" in recovery.evidence
 
 
@@ -140,7 +140,7 @@ def test_a_shard_that_came_back_late_is_found_in_folded_ledgers() -> None:
     for _ in range(4):
         run.push(0)
     found = audit.audit(run.evidence(settled=12))
-    assert [one.promise[0] for one in found if one.standing is Standing.VIOLATED] == ["7"]
+    assert [one.promise[0] for one in found if one.verdict is Verdict.VIOLATED] == ["7"]
 
 
 def test_a_shard_that_answered_and_has_no_log_is_found() -> None:
@@ -148,4 +148,4 @@ def test_a_shard_that_answered_and_has_no_log_is_found() -> None:
     for record in run.replicas[0, 1]:
         if record["kind"] == ReplicaKind.ACKNOWLEDGED and record["number"] == 1:
             record["shard_incarnation"] = 9
-    assert findings(run)["lo"].standing is Standing.NOT_WHOLE
+    assert findings(run)["lo"].verdict is Verdict.NOT_WHOLE

@@ -7,7 +7,7 @@ import pytest
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
 from disttrain.audit import logs, reading
-from disttrain.audit.errors import NothingToAudit
+from disttrain.audit.reading import NothingToAudit
 from disttrain.launch.run_folder import RunFolder
 
 

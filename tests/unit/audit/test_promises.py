@@ -9,7 +9,7 @@ import pytest
 from builders.ledgers import SECOND, LoggedRun
 from disttrain.audit import audit, logs
 from disttrain.audit.evidence import Evidence, SavedCheckpoint
-from disttrain.audit.finding import Finding, Standing
+from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import Kind
 from disttrain.replica.ledger import Kind as ReplicaKind
 from disttrain.state.placement import TRAINED
@@ -21,7 +21,7 @@ def findings(run: LoggedRun) -> dict[str, Finding]:
 
 def violated(run: LoggedRun) -> set[str]:
     found = findings(run)
-    return {key for key, finding in found.items() if finding.standing is Standing.VIOLATED}
+    return {key for key, finding in found.items() if finding.verdict is Verdict.VIOLATED}
 
 
 def a_quiet_run() -> LoggedRun:
@@ -80,12 +80,12 @@ def test_a_run_that_kept_its_promises_is_clean(make: Callable[[], LoggedRun]) ->
 
 
 def test_torn_reads_are_checkable_only_with_a_record() -> None:
-    assert findings(a_quiet_run())["5"].standing is Standing.NOT_CHECKABLE
-    assert findings(a_recorded_run())["5"].standing is Standing.HELD
+    assert findings(a_quiet_run())["5"].verdict is Verdict.NOT_CHECKABLE
+    assert findings(a_recorded_run())["5"].verdict is Verdict.HELD
 
 
 def test_sandblaster_is_not_applicable_to_downpour() -> None:
-    assert findings(a_quiet_run())["3"].standing is Standing.NOT_APPLICABLE
+    assert findings(a_quiet_run())["3"].verdict is Verdict.NOT_APPLICABLE
 
 
 def _double_a_record(run: LoggedRun) -> None:
@@ -384,13 +384,13 @@ def test_a_log_that_lacks_records_is_named_and_puts_the_others_in_doubt() -> Non
 
     assert violated(run) == set()
     found = findings(run)
-    assert found["lo"].standing is Standing.NOT_WHOLE
+    assert found["lo"].verdict is Verdict.NOT_WHOLE
     assert found["lo"].violations == (
         "the log of shard-0 (life 1) lacks 1 records: its disk was full",
     )
-    assert found["4"].standing is Standing.NOT_CHECKABLE
+    assert found["4"].verdict is Verdict.NOT_CHECKABLE
     assert found["4"].violations
-    assert found["8"].standing is Standing.HELD
+    assert found["8"].verdict is Verdict.HELD
 
 
 def test_a_life_without_a_log_is_named() -> None:

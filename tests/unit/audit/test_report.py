@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
-from disttrain.audit import audit, report
-from disttrain.audit.finding import Finding, Standing
+from disttrain.audit import audit
+from disttrain.audit.finding import Finding, Verdict
 from disttrain.cli.app import app
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
@@ -33,17 +33,17 @@ def on_a_full_disk() -> LoggedRun:
 
 
 def lines(findings: tuple[Finding, ...]) -> list[str]:
-    return report.text(findings).splitlines()
+    return audit.text(findings).splitlines()
 
 
 def test_what_records_are_missing_of_cannot_be_judged() -> None:
     findings = audit.audit(on_a_full_disk().evidence())
-    assert Standing.VIOLATED not in {finding.standing for finding in findings}
+    assert Verdict.VIOLATED not in {finding.verdict for finding in findings}
     assert not audit.is_clean(findings)
     assert lines(findings)[-1] == (
         "cannot be judged: the log of shard-1 (life 1) lacks 2 records: its disk was full"
     )
-    assert json.loads(report.to_json(findings))["held"] is False
+    assert json.loads(audit.to_json(findings))["held"] is False
 
 
 def test_what_whole_logs_contradict_is_violated() -> None:

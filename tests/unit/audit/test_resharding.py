@@ -4,13 +4,13 @@ import pytest
 
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit
-from disttrain.audit.finding import Standing
+from disttrain.audit.finding import Verdict
 from disttrain.parameter_server.ledger import Kind
 
 
 def violated(run: LoggedRun) -> set[str]:
     findings = audit.audit(run.evidence())
-    return {found.promise for found in findings if found.standing is Standing.VIOLATED}
+    return {found.promise for found in findings if found.verdict is Verdict.VIOLATED}
 
 
 def a_run(before: int, after: int) -> LoggedRun:
@@ -65,5 +65,5 @@ def test_a_job_that_ended_before_its_shards_had_told_what_they_hold_has_no_accou
 
     found = {finding.promise: finding for finding in audit.audit(run.evidence())}
 
-    assert found["samples are accounted for"].standing is Standing.NOT_CHECKABLE
-    assert Standing.VIOLATED not in {finding.standing for finding in found.values()}
+    assert found["samples are accounted for"].verdict is Verdict.NOT_CHECKABLE
+    assert Verdict.VIOLATED not in {finding.verdict for finding in found.values()}

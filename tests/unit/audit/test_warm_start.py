@@ -7,7 +7,7 @@ import pytest
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit
 from disttrain.audit.evidence import Evidence
-from disttrain.audit.finding import Finding, Standing
+from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind
 
@@ -56,7 +56,7 @@ def test_other_samples_than_it_was_to_have_are_seen(more: int) -> None:
     run = a_run()
     run.summary["sandblaster"] = {"warmStartSamples": 40 + more}
 
-    assert findings(run)["samples are accounted for"].standing is Standing.VIOLATED
+    assert findings(run)["samples are accounted for"].verdict is Verdict.VIOLATED
 
 
 def test_an_epoch_with_a_hole_is_seen() -> None:
@@ -64,18 +64,18 @@ def test_an_epoch_with_a_hole_is_seen() -> None:
     for log in run.shards.values():
         log.remove(next(record for record in log if record["kind"] == ShardKind.PUSHED))
 
-    assert findings(run)["finished epochs are whole"].standing is Standing.VIOLATED
+    assert findings(run)["finished epochs are whole"].verdict is Verdict.VIOLATED
 
 
 def test_a_job_that_ended_within_it_has_no_more_samples_than_it_says() -> None:
     run = a_run()
     run.summary |= {"samples": 40, "epochs": 1, "sandblaster": {"warmStartSamples": 1000}}
 
-    assert findings(run)["samples are accounted for"].standing is Standing.HELD
+    assert findings(run)["samples are accounted for"].verdict is Verdict.HELD
 
 
 def test_what_the_method_did_twice_is_not_missed_in_the_warm_start() -> None:
     run = a_run()
     run.summary["samplesRepeated"] = 32
 
-    assert findings(run)["samples are accounted for"].standing is Standing.HELD
+    assert findings(run)["samples are accounted for"].verdict is Verdict.HELD

@@ -4,7 +4,7 @@ import json
 
 from builders.batch_machines import BatchMachine
 from builders.machines import Machine
-from disttrain.cli import batch_decisions
+from disttrain.cli import checkpoints
 
 
 def test_every_evaluation_has_a_line() -> None:
@@ -13,12 +13,12 @@ def test_every_evaluation_has_a_line() -> None:
     for _ in range(3):
         machine.evaluate(first, second)
 
-    head, *rows = batch_decisions.rows(machine.state)
+    head, *rows = checkpoints.decision_rows(machine.state)
 
     assert head[0] == "evaluation"
     assert [row[0] for row in rows] == ["1", "2", "3"]
     assert rows[0][-1] == "begun"
-    described = json.loads(batch_decisions.with_decisions("{}", machine.state))
+    described = json.loads(checkpoints.with_decisions("{}", machine.state))
     assert len(described["sandblaster"]["decisions"]) == 3
     assert described["sandblaster"]["evaluations"] == 3
 
@@ -27,5 +27,5 @@ def test_other_strategies_have_none() -> None:
     machine = Machine()
     machine.running()
 
-    assert batch_decisions.rows(machine.state) == []
-    assert batch_decisions.with_decisions("{}", machine.state) == "{}"
+    assert checkpoints.decision_rows(machine.state) == []
+    assert checkpoints.with_decisions("{}", machine.state) == "{}"

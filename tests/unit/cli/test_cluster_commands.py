@@ -18,7 +18,7 @@ from builders.api_answers import (
 )
 from disttrain.cli import cluster_live, main, resume
 from disttrain.cli.app import app
-from disttrain.cluster import access, ages, following
+from disttrain.cluster import following, jobs, kubectl_text
 from disttrain.cluster.client import Client, ClusterJob
 from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput
 from disttrain.cluster.interface import Object, Target
@@ -43,7 +43,7 @@ TRAINING = {
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiInMemory:
     """An API server with a job, behind every kubeconfig."""
     found = with_job(a_job(phase="Running"), a_pod("digits-shard-0", "shard", containerID="1"))
-    monkeypatch.setattr(access, "connect", lambda _target: found)
+    monkeypatch.setattr(jobs, "connect", lambda _target: found)
     return found
 
 
@@ -194,18 +194,18 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     lacking = a_condition("ReplicasAvailable", "False", "1 of 3")
     job = a_job(phase="Running", training=TRAINING, parameterServer=shard, conditions=[lacking])
     job["spec"]["stop"] = {"targetMetric": {"name": "accuracy", "atLeast": 0.9}}
-    look = following.look(job, ages.now())
+    seen = following.observe(job, kubectl_text.now())
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
     pods = [
         a_pod("digits-shard-0", "shard", restartCount=2),
         a_pod("digits-replica-x", "replica", **waiting),
     ]
 
-    status = cluster_live.status_of(look)
+    status = cluster_live.status_of(seen)
     first, second = cluster_live.processes(pods)
 
     assert status is not None
-    assert (status.phase, status.training) == ("Running", look.status.training)
+    assert (status.phase, status.training) == ("Running", seen.status.training)
     assert status.has_target
     assert status.limit == "ReplicasAvailable: 1 of 3"
     assert [(each.name, each.version) for each in status.members] == [(first.name, 12)]
@@ -213,7 +213,7 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
 
 
 def test_before_the_operator_has_looked_there_is_nothing_to_show() -> None:
-    assert cluster_live.status_of(following.look(a_job(), ages.now())) is None
+    assert cluster_live.status_of(following.observe(a_job(), kubectl_text.now())) is None
 
 
 @pytest.mark.parametrize(

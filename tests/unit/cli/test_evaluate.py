@@ -49,7 +49,7 @@ def test_a_checkpoint_elsewhere_needs_the_job(
 ) -> None:
     run = a_run(tmp_path, "signs_moved", a_line(100.0, 0.5))
     moved = (run / "checkpoints" / "00000001").rename(tmp_path / "00000001")
-    assert evaluated(monkeypatch, moved) == 1
+    assert evaluated(monkeypatch, moved) == 2
     assert "name its job with --job" in capsys.readouterr().err
     assert evaluated(monkeypatch, moved, "--job", tmp_path / "job.yaml") == 0
     assert "accuracy 1" in capsys.readouterr().out

@@ -70,7 +70,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_previous_one_offered(
 def test_a_folder_without_checkpoints_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exported(monkeypatch, tmp_path, tmp_path / "out") == 1
+    assert exported(monkeypatch, tmp_path, tmp_path / "out") == 2
     assert f"{tmp_path} holds no checkpoint; name a folder such as" in capsys.readouterr().err
 
 
@@ -79,5 +79,5 @@ def test_a_file_is_no_checkpoint(
 ) -> None:
     model = tmp_path / "model.safetensors"
     model.write_bytes(b"exported before")
-    assert exported(monkeypatch, model, tmp_path / "again.safetensors") == 1
+    assert exported(monkeypatch, model, tmp_path / "again.safetensors") == 2
     assert f"{model} is a file; name the folder of a checkpoint" in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_the_vectors_of_a_batch_method_are_counted_instead_of_named(
 def test_what_is_waited_for_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inspected(monkeypatch, f"local://{tmp_path}/job") == 1
+    assert inspected(monkeypatch, f"local://{tmp_path}/job") == 2
     first, last = capsys.readouterr().err.splitlines()
     assert first == f"reading local://{tmp_path}/job"
     assert last.startswith(f"error: local://{tmp_path}/job holds no checkpoint; ")
@@ -113,5 +113,5 @@ def test_a_run_folder_does_not_decide_what_is_connected_to(
     job = SMALL_JOB.replace("{name: digits}", "{name: digits, uid: u-1}")
     (tmp_path / "job.yaml").write_text(f"{job}  checkpoint: {{uri: s3://bucket/prefix}}\n")
     monkeypatch.setattr(copies, "checkpoint_at", pytest.fail)
-    assert inspected(monkeypatch, tmp_path) == 1
+    assert inspected(monkeypatch, tmp_path) == 2
     assert "s3://bucket/prefix/digits-u-1; name that place" in capsys.readouterr().err

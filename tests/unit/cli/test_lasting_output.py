@@ -11,8 +11,7 @@ import typer
 
 from disttrain.cli import live
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.live import Display
-from disttrain.cli.plain_display import PlainDisplay
+from disttrain.cli.live import Display, PlainDisplay
 from disttrain.job.run_status import RunStatus
 
 

@@ -151,21 +151,39 @@ def test_a_full_disk_is_told_before_anything_starts(
     assert "/run takes no files (No space left on device); make room" in capsys.readouterr().err
 
 
-def test_a_resume_where_there_is_no_run_is_a_wrong_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+ON_FOLDERS = ("resume", "status", "audit", "replay", "inspect", "evaluate", "export")
+
+
+@pytest.mark.parametrize("command", ON_FOLDERS)
+def test_a_folder_where_there_is_no_run_is_a_wrong_call(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
 ) -> None:
-    assert ended(monkeypatch, "resume", str(tmp_path)) == 2
-    assert "is no output folder of `disttrain run`" in capsys.readouterr().err
+    further = ["out"] if command == "export" else []
+    assert ended(monkeypatch, command, str(tmp_path), *further) == 2
+    lacks = "holds no checkpoint" if command in ON_FOLDERS[-3:] else "is no output folder of"
+    assert lacks in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["resume", "status", "evaluate", "audit", "replay"])
+@pytest.mark.parametrize("command", ["status", "audit", "replay", "inspect", "evaluate"])
+def test_a_run_that_has_not_begun_is_a_wrong_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(SMALL)
+    assert ended(monkeypatch, command, str(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("command", ON_FOLDERS)
 def test_a_folder_that_does_not_exist_is_called_so(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: str,
 ) -> None:
-    assert ended(monkeypatch, command, str(tmp_path / "nowhere")) != 0
+    further = ["out"] if command == "export" else []
+    assert ended(monkeypatch, command, str(tmp_path / "nowhere"), *further) == 2
     assert "no such folder" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
 

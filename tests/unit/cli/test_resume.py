@@ -1,6 +1,7 @@
 """`disttrain resume`: what it refuses before anything starts."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch import nn
 from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.checkpoints import flip_bit
 from builders.runs import set_field
-from disttrain.checkpoint import names
+from disttrain.checkpoint import names, reading
 from disttrain.cli import main
 from disttrain.launcher import local
 
@@ -79,6 +80,29 @@ def test_a_whole_checkpoint_is_resumed(
 ) -> None:
     run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
     assert resumed(monkeypatch, run) == 7
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(75.0, ", made 1 min 15 s before the run's end"), (None, "")],
+)
+def test_it_is_said_how_far_back_a_run_goes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+    seconds: float | None,
+    said: str,
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    if seconds is not None:
+        (run / "status.json").write_text("{}")
+        made = reading.read(run / "checkpoints" / "00000001").manifest.created.timestamp()
+        os.utime(run / "status.json", (made + seconds, made + seconds))
+    assert resumed(monkeypatch, run) == 7
+    told = capsys.readouterr().out.splitlines()[0]
+    assert told == f"goes on from the checkpoint at 4,096 samples{said}"
     assert len(started) == 1
 
 

@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from disttrain.cli import status_page, wording
+from disttrain.cli import status, wording
 from disttrain.cli.app import app
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.plain_display import PlainDisplay
+from disttrain.cli.live import PlainDisplay
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
+from disttrain.job.status import TrainingStatus
 from disttrain.job.stop import TargetMetric
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process, State
@@ -210,13 +211,24 @@ def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -
     assert (text in shown) == bool(reason)
 
 
+@pytest.mark.parametrize(("percent", "times"), [(None, 0), (0, 2)])
+def test_a_percentage_is_shown_where_something_limits_the_job(
+    percent: int | None, times: int
+) -> None:
+    found = RunStatus(phase="Running", training=TrainingStatus(progress_percent=percent))
+    console = Console(record=True, width=120)
+    with LiveDisplay(lambda: found, console) as display:
+        display.tick([])
+    assert console.export_text().count(" 0% ") == times
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [(0, ""), (1, " · 1 failed checkpoint"), (1200, " · 1,200 failed checkpoints")],
 )
 def test_checkpoints_that_failed_are_counted(number: int, text: str) -> None:
     line = wording.progress_line(RunStatus(phase="Running", checkpoint_failures=number))
-    assert line == f"running · 0% · epoch 0.00 · 0 samples · 0 samples/s{text}"
+    assert line == f"running · epoch 0.00 · 0 samples · 0 samples/s{text}"
 
 
 @pytest.mark.parametrize(
@@ -360,11 +372,11 @@ def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
 def test_status_lists_every_process_with_its_metrics_while_the_run_lives(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     held = run.lock()
-    found = status_page.find(tmp_path)
+    found = status.find(tmp_path)
     assert found is not None
     assert not found.is_over
     console = Console(width=120, record=True)
-    status_page.show(found, console)
+    status.show(found, console)
     shown = console.export_text()
     assert "http://127.0.0.1:9001/metrics" in shown
     assert "What limits the speed: Push: the replicas wait 40%" in shown
@@ -398,7 +410,7 @@ def test_status_as_json_is_the_coordinators_with_one_word_more(tmp_path: Path) -
 
 def test_status_of_another_folder_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["status", str(tmp_path)])
-    assert result.exit_code == 1
+    assert "is no output folder of `disttrain run`" in str(result.exception)
 
 
 def test_status_of_a_damaged_file_names_it(tmp_path: Path) -> None:
@@ -407,7 +419,7 @@ def test_status_of_a_damaged_file_names_it(tmp_path: Path) -> None:
     run.status.write_text("{")
     result = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert result.exit_code == 1
-    assert f"{run.status} is damaged" in result.output
+    assert f"{run.status} is damaged" in str(result.exception)
 
 
 def test_resume_of_another_folder_is_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from builders.api_answers import NAMESPACE, ApiInMemory
 from builders.jobs import SMALL
 from disttrain.cli import live
 from disttrain.cli.app import app
-from disttrain.cluster import access, manifests
+from disttrain.cluster import jobs, manifests
 from disttrain.cluster.client import Client
 from disttrain.cluster.resources import JOBS
 from disttrain.job import parsing
@@ -30,7 +30,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiInMemory:
     """An API server without jobs, behind every kubeconfig."""
     found = ApiInMemory()
-    monkeypatch.setattr(access, "connect", lambda _target: found)
+    monkeypatch.setattr(jobs, "connect", lambda _target: found)
     return found
 
 
@@ -75,8 +75,8 @@ def test_a_program_gets_a_warning_of_python(api: ApiInMemory, manifest: str) -> 
 def test_values_and_parsed_jobs_are_warned_of_too() -> None:
     job = parsing.parse_job(WARNED)
     value = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    for wish in (manifests.of_value(value, "the job"), manifests.of_job(job, "the job")):
-        (said,) = wish.warnings
+    for request in (manifests.of_value(value, "the job"), manifests.of_job(job, "the job")):
+        (said,) = request.warnings
         assert said.startswith(f"the job: {SAID}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_job, with_job
-from disttrain.cluster import access, answers, kubernetes_api, references, resources
+from disttrain.cluster import jobs, kubernetes_api, resources
 from disttrain.cluster.errors import (
     AlreadyThere,
     Conflict,
@@ -30,20 +30,20 @@ from disttrain.errors import DistTrainError
      "disttrainjob.disttrain.dev/digits", "disttrainjobs.v1alpha1.disttrain.dev/digits"],
 )  # fmt: skip
 def test_a_job_has_the_names_that_kubectl_knows(text: str) -> None:
-    assert references.name(text) == "digits"
-    assert references.is_qualified(text) is ("/" in text)
+    assert resources.job_name(text) == "digits"
+    assert resources.is_qualified(text) is ("/" in text)
 
 
 @pytest.mark.parametrize("text", ["pod/digits", "/digits", "dtj/", "", "a/b/c"])
 def test_other_texts_name_no_job(text: str) -> None:
-    assert not references.is_qualified(text)
+    assert not resources.is_qualified(text)
     with pytest.raises(WrongInput, match="expected NAME or dtj/NAME"):
-        references.name(text)
+        resources.job_name(text)
 
 
 def test_a_missing_job_is_answered_with_the_nearest() -> None:
-    near = references.missing("digit", "research", ["speech", "digits"])
-    far = references.missing("x", "research", ["speech"])
+    near = resources.no_job("digit", "research", ["speech", "digits"])
+    far = resources.no_job("x", "research", ["speech"])
     assert str(near) == "no job digit in namespace research; did you mean digits?"
     assert "disttrain list -A" in str(far)
 
@@ -96,7 +96,7 @@ OF_NAME = {"details": {"name": "digits"}, "message": "not found"}
 def test_refusals_say_what_to_do(
     code: int, answer: Object, kind: type[DistTrainError], words: str
 ) -> None:
-    error = answers.explain(code, answer, GET_JOB)
+    error = kubernetes_api.explain(code, answer, GET_JOB)
     assert type(error) is kind
     with pytest.raises(kind, match=words):
         raise error
@@ -106,12 +106,12 @@ def test_what_is_invalid_is_told_by_field_once() -> None:
     cause = {"field": "spec.batchSize", "message": "must be at least 1"}
     whole = {"field": "<nil>", "message": "exactly one strategy"}
     answer = {"message": "long", "details": {"name": "x", "causes": [cause, cause, whole]}}
-    error = answers.explain(422, answer, GET_JOB)
+    error = kubernetes_api.explain(422, answer, GET_JOB)
     assert str(error) == "spec.batchSize: must be at least 1\nexactly one strategy"
 
 
 def test_only_for_jobs_a_missing_kind_means_a_missing_operator() -> None:
-    assert type(answers.explain(404, {}, GET_MAP)) is NotFound
+    assert type(kubernetes_api.explain(404, {}, GET_MAP)) is NotFound
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delattr("disttrain.cluster.kubernetes_api", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(DistTrainError, match=r"pip install kubernetes, .* extra 'cluster'"):
-        access.connect(Target())
+        jobs.connect(Target())
 
 
 CONTEXTS = {
@@ -145,7 +145,7 @@ def test_the_namespace_is_the_contexts_unless_one_is_given(
 ) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = access.connect(Target(kubeconfig=file, context=context, namespace=namespace))
+    api = jobs.connect(Target(kubeconfig=file, context=context, namespace=namespace))
     assert api.namespace == expected
 
 
@@ -157,7 +157,7 @@ def test_kubeconfigs_are_merged_as_kubectl_does(
     # Its own current context does not count: the first file that names one decides.
     second.write_text(json.dumps({**CONTEXTS, "clusters": [], "users": []}))
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'none'}:{second}")
-    assert access.connect(Target()).namespace == "theirs"
+    assert jobs.connect(Target()).namespace == "theirs"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_no_access_names_the_file_and_the_context(
     if content is not None:
         file.write_text(content)
     with pytest.raises(NoAccess, match=words):
-        access.connect(Target(kubeconfig=file, context=context))
+        jobs.connect(Target(kubeconfig=file, context=context))
 
 
 def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
@@ -192,16 +192,16 @@ def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
         taken.append(client_configuration)
 
     monkeypatch.setattr("kubernetes.config.load_incluster_config", load)
-    assert access.connect(Target()).namespace == "the-pods"
+    assert jobs.connect(Target()).namespace == "the-pods"
     file.write_text(json.dumps(CONTEXTS))
-    assert access.connect(Target()).namespace == "default"
+    assert jobs.connect(Target()).namespace == "default"
     assert len(taken) == 1
 
 
 def test_an_api_server_that_is_away_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = access.connect(Target(kubeconfig=file))
+    api = jobs.connect(Target(kubeconfig=file))
     with pytest.raises(Unreachable, match=r"https://127\.0\.0\.1:1 does not answer"):
         api.call(GET_JOB)
 
@@ -232,7 +232,7 @@ def test_an_answer_that_is_no_object_of_an_api_server_is_named(
 ) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = access.connect(Target(kubeconfig=file))
+    api = jobs.connect(Target(kubeconfig=file))
     monkeypatch.setattr(api, "text", lambda _request: body)
     with pytest.raises(
         Unreachable, match=r"https://127\.0\.0\.1:1 does not answer as an API server"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_condition, a_job, a_pod, with_job
-from disttrain.cluster import log_following, logs
+from disttrain.cluster import logs
 from disttrain.cluster.errors import NotFound, Unreachable, WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import Wanted
+from disttrain.cluster.logs import LogOptions
 from disttrain.cluster.resources import JOBS, PODS
 
 LOG = PODS.path(NAMESPACE, "digits-shard-0", "log")
@@ -35,7 +35,7 @@ def then(api: ApiInMemory, becomes: Object, *lines: str) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_following, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.01)
 
 
 def broken_after(*lines: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def broken_after(*lines: str) -> Iterator[str]:
 
 def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[str]:
     jobs, seen = Jobs(api, NAMESPACE), list[str]()
-    for each in log_following.follow(jobs, a_job(), Wanted(roles=("shard",))):
+    for each in logs.follow(jobs, a_job(), LogOptions(roles=("shard",))):
         seen.append(each.text)
         until(seen)
     return seen
@@ -112,7 +112,7 @@ def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
         then(api, ended(2), "2026-01-01T00:00:02Z two"),
     ]
     jobs = Jobs(api, NAMESPACE)
-    for each in log_following.follow(jobs, a_job(), Wanted(tail=0)):
+    for each in logs.follow(jobs, a_job(), LogOptions(tail=0)):
         if each.text == "two":
             api.put(JOBS, JOB_OVER)
     tails = [each.query.get("tailLines") for each in api.asked if each.path == LOG]
@@ -146,7 +146,7 @@ def test_a_log_that_a_lost_node_keeps_open_holds_up_nobody() -> None:
 def test_more_logs_than_asked_for_are_not_opened() -> None:
     api = with_job(a_job(), a_life(1), a_pod("digits-shard-1", "shard", containerID="other"))
     with pytest.raises(WrongInput, match=r"2 logs would be followed .* --max-log-requests"):
-        next(log_following.follow(Jobs(api, NAMESPACE), a_job(), Wanted(most_open=1)))
+        next(logs.follow(Jobs(api, NAMESPACE), a_job(), LogOptions(most_open=1)))
     assert not [each for each in api.asked if each.path == LOG]
 
 
@@ -156,7 +156,7 @@ def test_a_pod_that_comes_later_is_followed_when_another_log_has_ended() -> None
     api.streams[LOG] = [then(api, ended(1), "2026-01-01T00:00:01Z one")]
     api.streams[PODS.path(NAMESPACE, "digits-shard-1", "log")] = [["2026-01-01T00:00:02Z two"]]
     seen = []
-    for each in log_following.follow(Jobs(api, NAMESPACE), a_job(), Wanted(most_open=1)):
+    for each in logs.follow(Jobs(api, NAMESPACE), a_job(), LogOptions(most_open=1)):
         seen.append(each.text)
         api.put(PODS, second)
         if each.text == "two":
@@ -168,8 +168,8 @@ def test_following_a_pod_that_goes_with_the_end_of_its_job_ends_well() -> None:
     api = with_job(a_job(), a_life(1))
     api.streams[LOG] = [["2026-01-01T00:00:01Z last"]]
     seen = []
-    wanted = Wanted(pod="digits-shard-0")
-    for each in log_following.follow(Jobs(api, NAMESPACE), a_job(), wanted):
+    wanted = LogOptions(pod="digits-shard-0")
+    for each in logs.follow(Jobs(api, NAMESPACE), a_job(), wanted):
         seen.append(each.text)
         del api.objects[PODS.path(NAMESPACE, "digits-shard-0")]
         api.put(JOBS, JOB_OVER)
@@ -179,13 +179,13 @@ def test_following_a_pod_that_goes_with_the_end_of_its_job_ends_well() -> None:
 def test_logs_of_a_pod_of_another_job_are_refused() -> None:
     jobs = Jobs(with_job(a_job(), a_life(1)), NAMESPACE)
     with pytest.raises(NotFound, match="has no pod other; its pods: digits-shard-0"):
-        logs.chosen(jobs, a_job(), Wanted(pod="other"))
+        logs.chosen(jobs, a_job(), LogOptions(pod="other"))
 
 
 def test_the_tail_of_a_log_is_asked_for_once() -> None:
     api = with_job(a_job(), a_life(1))
     api.texts[LOG] = "2026-01-01T00:00:01Z one\n"
-    (line,) = logs.read(Jobs(api, NAMESPACE), a_life(1), Wanted(tail=5, previous=True))
+    (line,) = logs.read(Jobs(api, NAMESPACE), a_life(1), LogOptions(tail=5, previous=True))
     assert line.text == "one"
     query = dict(api.asked[-1].query)
     assert (query["tailLines"], query["previous"]) == ("5", "true")

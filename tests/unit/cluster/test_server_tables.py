@@ -14,7 +14,7 @@ from disttrain.cluster import server_tables
 from disttrain.cluster.errors import Unreachable
 from disttrain.cluster.interface import Object, Request
 from disttrain.cluster.resources import EVENTS, JOBS, TABLE
-from disttrain.cluster.server_tables import Wanted
+from disttrain.cluster.server_tables import TableQuery
 
 COLUMNS = [{"name": "Name", "priority": 0}, {"name": "Loss", "priority": 1}]
 
@@ -56,7 +56,7 @@ def a_table(*rows: Object, version: str = "10", more: str = "") -> Object:
 def test_pages_become_one_table() -> None:
     second = {**a_table(a_row("second")), "columnDefinitions": []}
     api = TablesInMemory(tables=[a_table(a_row("first"), more="token"), second])
-    wanted = Wanted(resource=JOBS, namespace=NAMESPACE, selector="team=vision", wide=True)
+    wanted = TableQuery(resource=JOBS, namespace=NAMESPACE, selector="team=vision", wide=True)
     table = server_tables.read(api, wanted)
     assert table.text.splitlines() == ["NAME     LOSS", "first    0.5", "second   0.5"]
     assert [each.query.get("continue") for each in api.asked] == [None, "token"]
@@ -78,7 +78,7 @@ def test_changes_are_rows_and_what_a_broken_watch_missed_is_told_once(
             [a_change("DELETED", a_row("one", "3")), a_change("ADDED", a_row("x"))],
         ],
     )
-    wanted = Wanted(resource=JOBS, namespace=NAMESPACE)
+    wanted = TableQuery(resource=JOBS, namespace=NAMESPACE)
 
     lines = server_tables.watch(api, wanted, server_tables.read(api, wanted))
 
@@ -91,8 +91,8 @@ def test_changes_are_rows_and_what_a_broken_watch_missed_is_told_once(
 def test_the_servers_columns_are_shown_by_their_priority() -> None:
     row = a_row("a\nb")
     api = TablesInMemory(tables=[a_table({**row, "cells": ["a\nb", None]}) for _ in range(2)])
-    narrow = server_tables.read(api, Wanted(resource=JOBS, namespace=NAMESPACE))
-    wide = server_tables.read(api, Wanted(resource=JOBS, namespace=None, wide=True))
+    narrow = server_tables.read(api, TableQuery(resource=JOBS, namespace=NAMESPACE))
+    wide = server_tables.read(api, TableQuery(resource=JOBS, namespace=None, wide=True))
     assert narrow.text.splitlines() == ["NAME", "a b"]
     assert (wide.head, wide.rows[0].cells) == (
         ["NAMESPACE", "NAME", "LOSS"],
@@ -148,7 +148,7 @@ def test_events_of_other_objects_are_left_out(monkeypatch: pytest.MonkeyPatch) -
     api = TablesInMemory(
         tables=[a_table(row("a-shard-0"), row("b-shard-0"))], watches=[list(change)]
     )
-    wanted = Wanted(resource=EVENTS, namespace=NAMESPACE, belongs=cluster_show.events_of("a"))
+    wanted = TableQuery(resource=EVENTS, namespace=NAMESPACE, belongs=cluster_show.events_of("a"))
     lines = server_tables.watch(api, wanted, server_tables.read(api, wanted))
     assert list(itertools.islice(lines, 3)) == ["NAME", "a-shard-0", "a-shard-1"]
     assert {each.query["includeObject"] for each in api.asked} == {"Object"}
@@ -166,7 +166,7 @@ def test_events_that_a_watch_missed_come_in_their_order_below_their_heads(
         return {**a_table(*rows), "columnDefinitions": columns}
 
     api = TablesInMemory(tables=[table(), table("3", "1", "2")], watches=[[]])
-    wanted = Wanted(
+    wanted = TableQuery(
         resource=EVENTS,
         namespace=NAMESPACE,
         belongs=cluster_show.events_of("a"),

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from builders.api_answers import CREATED, a_condition, a_job, a_pod
-from disttrain.cli import job_page
-from disttrain.cluster import ages, following, logs, pods, usage
+from disttrain.cli import cluster_job
+from disttrain.cluster import following, kubectl_text, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
-from disttrain.cluster.following import Look
+from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object
 from disttrain.job.status import Phase
 
@@ -66,7 +66,7 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
         a_pod("digits-coordinator-0-z", "coordinator"),
     ]
 
-    page = job_page.text(a_job(**RUNNING), [*shards, *others], NOW)
+    page = cluster_job.page(a_job(**RUNNING), [*shards, *others], NOW)
 
     found = rows(page)
     assert found["Phase:"] == ["Phase:", "Running"]
@@ -96,7 +96,9 @@ def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say()
     method = {"iteration": 3, "warning": "2 groups for 4 replicas: make portionSize smaller"}
     training = {**RUNNING["training"], "metrics": {"accuracy": None}, "warning": "no room"}
 
-    page = job_page.text(a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW)
+    page = cluster_job.page(
+        a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW
+    )
 
     assert "Measures:    objective 0.25, accuracy nan" in page
     assert f"Warning:     {method['warning']}; no room" in page
@@ -105,8 +107,8 @@ def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say()
 def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
     job = a_job()
 
-    early = job_page.text(job, [], THEN + timedelta(seconds=9))
-    late = job_page.text(job, [], THEN + timedelta(seconds=11))
+    early = cluster_job.page(job, [], THEN + timedelta(seconds=9))
+    late = cluster_job.page(job, [], THEN + timedelta(seconds=11))
 
     assert "Phase:       <unknown>" in early
     assert "operator" not in early
@@ -116,7 +118,7 @@ def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
 def test_a_change_that_the_operator_has_not_seen_is_named() -> None:
     job = a_job(**RUNNING)
     job["metadata"]["generation"] = 2
-    assert "has not acted on the latest change" in job_page.text(job, [], NOW)
+    assert "has not acted on the latest change" in cluster_job.page(job, [], NOW)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +155,13 @@ def test_a_pod_that_is_being_deleted_is_terminating() -> None:
     ],
 )
 def test_durations_read_as_kubectls(seconds: float, text: str) -> None:
-    assert ages.short(seconds) == text
+    assert kubectl_text.duration(seconds) == text
 
 
 def test_an_instant_may_have_a_fraction() -> None:
-    parsed = ages.parse("2026-01-01T00:00:00.123456Z")
-    assert parsed == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
+    now = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert kubectl_text.seconds_since("2026-01-01T00:00:00.250000Z", now) == 0.75
+    assert kubectl_text.seconds_since("2026-01-01T00:00:00Z", now) == 1
 
 
 METRICS = """# HELP disttrain_samples_total Training samples processed.
@@ -252,9 +255,9 @@ def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
 
 
 def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
-    phase_alone = a_look(phase="Complete")
-    failed = a_look(conditions=[a_condition("Failed", message="too many restarts")])
-    running = a_look(conditions=[a_condition("Complete", "False")])
+    phase_alone = observed(phase="Complete")
+    failed = observed(conditions=[a_condition("Failed", message="too many restarts")])
+    running = observed(conditions=[a_condition("Complete", "False")])
     assert phase_alone.ended is None
     assert running.ended is None
     assert failed.ended is Phase.FAILED
@@ -263,7 +266,7 @@ def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
 
 
 def test_news_are_told_once() -> None:
-    before, after = a_look(phase="Pending"), a_look(**RUNNING)
+    before, after = observed(phase="Pending"), observed(**RUNNING)
     assert following.news(before, after) == [
         "Degraded (DegradedReason): the image of digits-replica-x cannot be pulled",
         "digits-shard-1 ended: OOMKilled (exit code 137)",
@@ -273,22 +276,22 @@ def test_news_are_told_once() -> None:
 
 def test_a_status_of_another_release_is_named_with_a_way_out() -> None:
     with pytest.raises(ClusterError, match=r"status\.phase of job digits .* get digits -o yaml"):
-        a_look(phase="Dreaming")
+        observed(phase="Dreaming")
 
 
 def test_news_cannot_steer_a_terminal() -> None:
     steering = a_condition("Degraded", message="\x1b[2Jgone\nand more")
-    assert following.news(None, a_look(conditions=[steering])) == [
+    assert following.news(None, observed(conditions=[steering])) == [
         "Degraded (DegradedReason): ?[2Jgone and more"
     ]
 
 
 def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
-    early, late = following.look(a_job(), THEN), following.look(a_job(), NOW)
+    early, late = following.observe(a_job(), THEN), following.observe(a_job(), NOW)
     assert following.news(None, early) == []
     assert following.news(early, late) == [following.NO_OPERATOR]
     assert following.news(late, late) == []
 
 
-def a_look(**status: Any) -> Look:
-    return following.look(a_job(**status), NOW)
+def observed(**status: Any) -> Observation:
+    return following.observe(a_job(**status), NOW)

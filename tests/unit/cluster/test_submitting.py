@@ -13,13 +13,13 @@ from disttrain.cluster import code_folder, manifests, submission
 from disttrain.cluster.errors import AlreadyThere, Forbidden, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.manifests import Wish
+from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, Resource
 from disttrain.job import parsing
 from disttrain.job.errors import InvalidManifest
 
 
-def a_wish(**metadata: str) -> Wish:
+def a_wish(**metadata: str) -> JobRequest:
     assignments = [f"metadata.{name}={value}" for name, value in metadata.items()]
     code = "spec.task.source.configMap=digits-code"
     return manifests.parse(SMALL, "job.yaml", [*assignments, code])
@@ -66,13 +66,13 @@ def test_what_no_cluster_can_do_is_refused_here() -> None:
 
 
 def test_the_manifest_and_the_person_must_not_disagree_on_the_namespace() -> None:
-    wish = a_wish(namespace="theirs")
-    assert manifests.namespace(wish, None, "default") == "theirs"
-    assert manifests.namespace(wish, "theirs", "default") == "theirs"
+    request = a_wish(namespace="theirs")
+    assert manifests.namespace(request, None, "default") == "theirs"
+    assert manifests.namespace(request, "theirs", "default") == "theirs"
     assert manifests.namespace(a_wish(), "mine", "default") == "mine"
     assert manifests.namespace(a_wish(), None, "default") == "default"
     with pytest.raises(WrongInput, match="drop one of them"):
-        manifests.namespace(wish, "mine", "default")
+        manifests.namespace(request, "mine", "default")
 
 
 def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_the_folder_must_have_the_module_of_the_entrypoint(tmp_path: Path) -> No
 
 
 def submitted(api: ApiInMemory, folder: Path, **how: bool) -> submission.Submitted:
-    wish = a_wish(name="digits")
-    code = submission.read_code(wish, a_folder(folder))
-    return submission.submit(Jobs(api, NAMESPACE), wish, code, **how)
+    request = a_wish(name="digits")
+    code = submission.read_code(request, a_folder(folder))
+    return submission.submit(Jobs(api, NAMESPACE), request, code, **how)
 
 
 def test_the_code_goes_with_its_job(tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",
             "{}",
-            "6: spec.strategy: must have exactly one of downpour, sandblaster, got none of them",
+            "6: spec.strategy: must have exactly one of downpour, sandblaster, got none of them, "
+            "for example {downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}",
         ),
         (
             "    downpour:",
@@ -192,7 +193,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "{epochs: 1}",
             "{}",
             "10: spec.stop: must say when to stop: give epochs, steps, iterations, "
-            "samples, seconds or targetMetric",
+            "samples, seconds or targetMetric, for example {epochs: 10}",
         ),
         (
             "{epochs: 1}",

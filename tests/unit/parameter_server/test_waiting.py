@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from disttrain.coordinator.protocol.control import Received
 from disttrain.parameter_server.server import ShardProcess
-from disttrain.telemetry.health import Health
+from disttrain.telemetry.exporter import Health
 from disttrain.transport.interface import Endpoint
 
 LOOKS = 5

@@ -5,8 +5,7 @@ import pytest
 
 from disttrain.coordinator.protocol.fields import START
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.comparing import ComparingLedger, Differences
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import ComparingLedger, Differences, RecordContradicted
 from disttrain.replica.ledger import RECORD, Gradient, Kind
 
 

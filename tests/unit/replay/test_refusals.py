@@ -7,7 +7,7 @@ import pytest
 from builders.jobs import BATCH, SMALL
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replay import recording
-from disttrain.replay.errors import NotReplayable
+from disttrain.replay.recording import NotReplayable
 
 
 @pytest.mark.parametrize(

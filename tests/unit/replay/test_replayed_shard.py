@@ -13,12 +13,12 @@ from disttrain.parameter_server.client import FetchResult, Push, PushResult, Ver
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replay import recording
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import RecordContradicted
 from disttrain.replay.recording import Recording
+from disttrain.replay.replayed_run import ReplayedRun
 from disttrain.replay.replica import ReplayedReplica
 from disttrain.replay.shard import ReplayedShard
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
-from disttrain.replay.world import World
 from disttrain.state.placement import TRAINED
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
@@ -190,13 +190,13 @@ def test_a_push_that_was_refused_in_the_run_alone_contradicts_the_record(replay:
 
 def test_a_shard_that_waits_for_others_hears_what_it_is_asked_for(replay: Replay) -> None:
     replay.shard.log = np.stack([given(FIRST, 0), given(FIRST, 1)])
-    world = object.__new__(World)
-    world.replicas = {FIRST: cast("ReplayedReplica", None)}
-    world._recording, world._wires = cast("Recording", Recorded()), replay.wires
-    time, world._has_come = replay.wires.time, Bell(replay.wires.time)
+    run = object.__new__(ReplayedRun)
+    run.replicas = {FIRST: cast("ReplayedReplica", None)}
+    run._recording, run._wires = cast("Recording", Recorded()), replay.wires
+    time, run._has_come = replay.wires.time, Bell(replay.wires.time)
     replay.fetch(FIRST)
 
-    time.start(lambda: world._follow(replay.shard, 0))
+    time.start(lambda: run._follow(replay.shard, 0))
     while time.now < LONG_SECONDS:
         time.wait(LOOK_AGAIN_SECONDS / 2)
         replay.wires.progressed()

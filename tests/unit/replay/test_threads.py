@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from disttrain.replay import threads
+from disttrain.replay import wires
 from disttrain.transport.virtual_time import VirtualTime
 
 
@@ -23,7 +23,7 @@ def test_what_another_thread_computes_with_changes_nothing(time: VirtualTime) ->
     found: dict[int, int] = {}
 
     def compute(number: int) -> None:
-        threads.compute_with(number)
+        wires.compute_with(number)
         time.wait(1.0)
         torch.zeros(1).add_(1)
         found[number] = torch.get_num_threads()

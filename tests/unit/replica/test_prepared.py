@@ -23,6 +23,8 @@ import disttrain
 
 
 class Measuring(disttrain.Task):
+    calls = []
+
     def model(self):
         return nn.Linear(2, 1)
 
@@ -47,10 +49,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     sys.modules.pop("measuring", None)
 
 
-def prepare(folder: Path, measures: str) -> prepared.Prepared:
+def prepare(folder: Path, measures: str, *assignments: str) -> prepared.Prepared:
     (folder / "measuring.py").write_text(TASK.replace("MEASURES", measures))
     config = LaunchConfig(
-        job=a_job("spec.task.entrypoint=measuring:Measuring"),
+        job=a_job("spec.task.entrypoint=measuring:Measuring", *assignments),
         job_uid="1",
         role=names.Role.REPLICA,
         index=0,
@@ -80,3 +82,22 @@ def test_a_mistake_in_what_evaluations_need_shows_before_the_first_step(
 ) -> None:
     with pytest.raises(error, match=said):
         prepare(folder, measures)
+
+
+TARGET = (
+    "spec.stop.targetMetric={name: ones, atLeast: 1}",
+    "spec.evaluation.everyEpochs=1",
+)
+
+
+def test_a_target_that_the_task_does_not_measure_is_refused_before_the_first_step(
+    folder: Path,
+) -> None:
+    said = r"targetMetric.name is 'ones', and Task.measure\(\) measures one, two: name one of"
+    with pytest.raises(MeasureError, match=said):
+        prepare(folder, '"two": batch[0].sum(), "one": batch[0].sum()', *TARGET)
+
+
+def test_a_target_that_the_first_batch_has_nothing_of_may_be_in_a_later_one(folder: Path) -> None:
+    later = "'ones' if self.calls else 'others': batch[0].sum() + (self.calls.append(1) or 0)"
+    assert prepare(folder, later, *TARGET).test.count == 64

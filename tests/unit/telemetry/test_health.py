@@ -1,6 +1,6 @@
 """When a process counts as alive."""
 
-from disttrain.telemetry.health import Health
+from disttrain.telemetry.exporter import Health
 
 
 class Clock:

@@ -66,7 +66,9 @@ def _progress(machine: Coordinator, now: float) -> Metrics:
         gauges("members", "Members that live, by role.", "role", members),
         gauge("job_samples", "Training samples that the job has processed.", state.samples),
         gauge("epoch", "Epochs done, with the fraction of the current one.", epochs),
-        gauge("progress_ratio", "How much of the job is done, from 0 to 1.", estimate.fraction),
+        gauge(
+            "progress_ratio", "How much of the job is done, from 0 to 1.", estimate.fraction or 0
+        ),
         gauge("remaining_seconds", "Estimated time to the end.", left),
         gauge("samples_per_second", "Samples per second of all replicas.", speed),
         gauge(

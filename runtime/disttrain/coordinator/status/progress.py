@@ -52,8 +52,8 @@ def at_work(stages: Sequence[Stage], state: State) -> int:
 class Estimate:
     """Of the stop rule that will be met first."""
 
-    fraction: float
-    """From 0 to 1."""
+    fraction: float | None
+    """From 0 to 1; None: only a target metric ends the job."""
     remaining_seconds: float | None
     """None: nothing is known yet, or only a target metric ends the job."""
 
@@ -76,19 +76,23 @@ def estimate(state: State, last: Stage, now: float, speed: float) -> Estimate:
     ]
     if state.phase.ended:
         # Stopped or failed: how far it came.
-        reached = max((item.fraction for item in estimates), default=0.0)
-        return Estimate(fraction=reached, remaining_seconds=None)
+        return Estimate(fraction=_furthest(estimates), remaining_seconds=None)
     known = [item for item in estimates if item.remaining_seconds is not None]
     if known:
         return min(known, key=lambda item: item.remaining_seconds or 0.0)
-    fraction = max((item.fraction for item in estimates), default=0.0)
-    return Estimate(fraction=fraction, remaining_seconds=None)
+    return Estimate(fraction=_furthest(estimates), remaining_seconds=None)
+
+
+def _furthest(estimates: list[Estimate]) -> float | None:
+    return max((item.fraction for item in estimates if item.fraction is not None), default=None)
 
 
 def _by_iterations(state: State, last: Stage, now: float) -> list[Estimate]:
     limit, done = last.settings.stop.iterations, last.iterations(state)
-    if limit is None or not done:
+    if limit is None:
         return []
+    if not done:
+        return [Estimate(fraction=0.0, remaining_seconds=None)]
     fraction = min(1.0, done / limit)
     remaining = state.seconds(now) * (1.0 - fraction) / fraction
     return [Estimate(fraction=fraction, remaining_seconds=remaining)]
@@ -107,14 +111,14 @@ def _by_samples(state: State, settings: Settings, speed: float) -> list[Estimate
     stop, done = settings.stop, state.samples
     targets = [
         stop.samples,
-        stop.epochs * state.data.samples if stop.epochs and state.data.samples else None,
+        stop.epochs * state.data.samples if stop.epochs else None,
         stop.steps * settings.batch_size if stop.steps else None,
     ]
     return [
         Estimate(
-            fraction=min(1.0, done / target),
-            remaining_seconds=max(0, target - done) / speed if speed > 0 else None,
+            fraction=min(1.0, done / target) if target else 0.0,
+            remaining_seconds=max(0, target - done) / speed if target and speed > 0 else None,
         )
         for target in targets
-        if target
+        if target is not None
     ]

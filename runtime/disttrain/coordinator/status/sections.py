@@ -48,7 +48,7 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
     stage, last = stages[at_work(stages, state)], stages[-1]
     speed = watch.samples_per_second()
     estimate = progress.estimate(state, last, now, speed)
-    histogram = all_shards(state, watch).staleness
+    fraction, histogram = estimate.fraction, all_shards(state, watch).staleness
     loss = stage.loss(state, watch)
     warnings = (checkpoint_warning(state), measure_warning(state))
     measures = dict(list(latest_measures(state).items())[:MOST_MEASURES])
@@ -65,7 +65,7 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
         warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
         staleness_p50=reports.staleness_quantile(histogram, 0.5),
         staleness_p99=reports.staleness_quantile(histogram, 0.99),
-        progress_percent=math.floor(estimate.fraction * 100),
+        progress_percent=None if fraction is None else math.floor(fraction * 100),
         estimated_remaining_seconds=estimate.remaining_seconds,
     )
 

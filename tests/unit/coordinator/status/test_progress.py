@@ -70,7 +70,7 @@ def test_nothing_is_told_before_the_size_of_the_data_is_known() -> None:
 
 def test_a_target_alone_tells_nothing_and_takes_nothing_away() -> None:
     alone = _estimate(_state(done=50), Stop(target_metric=TARGET))
-    assert (alone.fraction, alone.remaining_seconds) == (0.0, None)
+    assert (alone.fraction, alone.remaining_seconds) == (None, None)
     bounded = _estimate(_state(done=50), Stop(epochs=2, target_metric=TARGET))
     assert (bounded.fraction, bounded.remaining_seconds) == (0.25, 15.0)
 

@@ -10,23 +10,21 @@ import numpy as np
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer
-from disttrain.replay.comparing import ComparingLedger, Differences
-from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.comparing import ComparingLedger, Differences, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner, ReplayedReplica
 from disttrain.replay.shard import ReplayedShard, sender
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires, compute_with
 from disttrain.transport.header import Verb
 from disttrain.transport.virtual_time import Bell
 
 
-class World:
+class ReplayedRun:
     """One replay."""
 
     def __init__(self, recording: Recording, observer: Observer) -> None:
-        threads.compute_with(recording.replica_threads)
+        compute_with(recording.replica_threads)
         self.differences = Differences()
         self.replicas: dict[SenderLife, ReplayedReplica] = {}
         self._recording = recording
@@ -56,7 +54,7 @@ class World:
 
     def _follow(self, shard: ReplayedShard, updates: int | None) -> None:
         """A shard that has all its updates goes on only where another one would never have its."""
-        threads.compute_with(self._recording.shard_threads)
+        compute_with(self._recording.shard_threads)
         while not shard.is_over:
             if _has_come(shard, updates):
                 self._has_come.ring()
@@ -90,10 +88,9 @@ class World:
 
     def _join(self, life: SenderLife) -> None:
         if life not in self._recording.replicas:
-            message = (
+            raise RecordContradicted(
                 f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
             )
-            raise RecordContradicted(message)
         ledger = ComparingLedger(life, self._recording.replicas[life], self.differences)
         replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
         self.replicas[life] = replica

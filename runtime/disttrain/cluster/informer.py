@@ -13,10 +13,10 @@ from disttrain.cluster.resources import Resource
 PAUSE_SECONDS: Final = 5.0
 """Before the objects are listed again, after a watch ended or was refused."""
 
-_TOLD: Final = {"ADDED", "MODIFIED", "DELETED"}
+_CHANGES: Final = {"ADDED", "MODIFIED", "DELETED"}
 
 
-class Mirror:
+class Informer:
     """The objects of a kind that a selector selects. Use as a context manager, from any thread.
 
     While the API server is away they are as they were; whoever may not see them sees none.
@@ -75,7 +75,7 @@ class Mirror:
         with self._api.lines(request) as lines:
             for line in lines:
                 event = json.loads(line)
-                if self._closed.is_set() or event["type"] not in _TOLD:
+                if self._closed.is_set() or event["type"] not in _CHANGES:
                     return
                 self._take(event["type"], event["object"])
 

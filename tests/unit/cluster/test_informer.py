@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_pod
-from disttrain.cluster import mirror
+from disttrain.cluster import informer
 from disttrain.cluster.errors import Forbidden, Unreachable
+from disttrain.cluster.informer import Informer
 from disttrain.cluster.interface import Object, Verb
-from disttrain.cluster.mirror import Mirror
 from disttrain.cluster.resources import PODS
 
 PATH = PODS.path(NAMESPACE)
@@ -17,14 +17,14 @@ LIMIT_SECONDS = 20
 
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(informer, "PAUSE_SECONDS", 0.01)
 
 
 def event(kind: str, pod: Object) -> str:
     return json.dumps({"type": kind, "object": pod})
 
 
-def names(shown: Mirror) -> list[str]:
+def names(shown: Informer) -> list[str]:
     return [each["metadata"]["name"] for each in shown.objects()]
 
 
@@ -35,8 +35,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def mirrored(api: ApiInMemory) -> Mirror:
-    return Mirror(api, PODS, NAMESPACE, "app=x")
+def watched(api: ApiInMemory) -> Informer:
+    return Informer(api, PODS, NAMESPACE, "app=x")
 
 
 def test_pods_are_listed_once_and_then_watched() -> None:
@@ -50,7 +50,7 @@ def test_pods_are_listed_once_and_then_watched() -> None:
         wait_until(lambda: bool(gate))
 
     api.streams[PATH] = [stream()]
-    with mirrored(api) as shown:
+    with watched(api) as shown:
         wait_until(lambda: names(shown) == ["second"])
         asked = [each.verb for each in api.asked]
         gate.append("open")
@@ -68,7 +68,7 @@ def test_after_a_watch_that_broke_they_are_listed_again() -> None:
         raise Unreachable(message)
 
     api.streams[PATH] = [broken()]
-    with mirrored(api) as shown:
+    with watched(api) as shown:
         wait_until(lambda: names(shown) == ["missed"])
 
 
@@ -77,7 +77,7 @@ def test_a_version_that_is_too_old_is_no_pod() -> None:
     api.put(PODS, a_pod("first", "shard"))
     gone = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410}})
     api.streams[PATH] = [[gone]]
-    with mirrored(api) as shown:
+    with watched(api) as shown:
         wait_until(lambda: len([each for each in api.asked if each.verb is Verb.LIST]) > 1)
         assert names(shown) == ["first"]
 
@@ -85,6 +85,6 @@ def test_a_version_that_is_too_old_is_no_pod() -> None:
 def test_whoever_may_not_see_pods_sees_none_and_goes_on() -> None:
     api = ApiInMemory()
     api.refusals[PATH] = Forbidden("jane cannot list pods")
-    with mirrored(api) as shown:
+    with watched(api) as shown:
         wait_until(lambda: len(api.asked) > 1)
         assert names(shown) == []
