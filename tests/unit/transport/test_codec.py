@@ -143,10 +143,8 @@ def test_a_contradiction_is_refused(
     assert caught.value.refusal is refusal
 
 
-def test_another_job_length_or_version_is_refused_by_its_own_name() -> None:
+def test_another_protocol_or_version_is_refused_by_its_own_name() -> None:
     for frame, refusal in (
-        (VALID[:-1], Refusal.LENGTH),
-        (VALID + b"\0", Refusal.LENGTH),
         (b"HTTP" + VALID[4:], Refusal.MAGIC),
         (VALID[:4] + b"\7\0" + VALID[6:], Refusal.MAGIC),
     ):
