@@ -123,6 +123,21 @@ def test_half_open_connections_are_closed_and_cost_no_memory(attacked: Attacked)
     assert resident_bytes() - before < LITTLE
 
 
+def test_a_stranger_who_goes_on_saying_nothing_has_no_more_time(attacked: Attacked) -> None:
+    connection, greeting = attacked.raw_connection(), framing.greeting(JOB)
+    began = time.monotonic()
+
+    def trickle() -> float:
+        with suppress(OSError):
+            for position in range(len(greeting) - 1):
+                connection.sendall(greeting[position : position + 1])
+                time.sleep(0.3)  # The stranger's pace.
+        return time.monotonic() - began
+
+    assert attacked.beside(trickle) < 0.3 * (len(greeting) - 2)
+    attacked.check_unharmed()
+
+
 def test_the_oldest_stranger_makes_room_for_a_new_one(attacked: Attacked) -> None:
     connections = [attacked.raw_connection() for _ in range(LIMITS.strangers + 10)]
     began = time.monotonic()

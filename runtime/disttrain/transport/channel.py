@@ -4,7 +4,7 @@ import math
 import select
 from collections import Counter
 
-from disttrain.transport import addresses, framing, polling, tls
+from disttrain.transport import addresses, framing, tls
 from disttrain.transport.bell import Bell
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.dialer import Dialer
@@ -21,7 +21,7 @@ from disttrain.transport.framing import Inbox, Outbox, Received
 from disttrain.transport.header import Header, Role
 from disttrain.transport.interface import Destination, Message, Payload, Slice
 from disttrain.transport.polling import Interest
-from disttrain.transport.stream import Stream
+from disttrain.transport.stream import Interest, Stream, deadline, remaining, wait
 
 MOST_IN_VAIN = 64
 """Messages that one call looks at after its timeout, if all of them are refused."""
@@ -62,18 +62,18 @@ class SocketChannel:
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """Malformed messages are counted and passed over."""
-        end, in_vain = polling.deadline(timeout), 0
+        end, in_vain = deadline(timeout), 0
         while in_vain < MOST_IN_VAIN:
             received = self._read(destination)
             if received is None:
-                left = polling.remaining(end)
+                left = remaining(end)
                 if left == 0.0 or self._is_woken(left):
                     return None
                 continue
             message = self._accepted(received)
             if message is not None:
                 return message
-            in_vain += polling.remaining(end) == 0.0
+            in_vain += remaining(end) == 0.0
         return None
 
     def wake(self) -> None:
@@ -111,16 +111,16 @@ class SocketChannel:
 
     def _queue(self, *parts: bytes | memoryview) -> None:
         self._pump()
-        end = polling.deadline(self._patience)
+        end = deadline(self._patience)
         while self._outbox.is_full:
-            left = polling.remaining(end)
+            left = remaining(end)
             if left == 0.0:
                 message = "the peer's queue stays full; connect again or wait for its restart"
                 raise TransportTimeout(message)
             # Answers that have come would end each wait at once.
             stream = self._stream
             room = [(stream.fileno(), select.POLLOUT)] if stream else self.interests()
-            polling.wait(room, min(left, self.due_in()))
+            wait(room, min(left, self.due_in()))
             self._pump()
         self._outbox.add(*parts)
         self._pump()
@@ -196,7 +196,7 @@ class SocketChannel:
         """Wait for news; whether it was the bell that ended the wait."""
         bell = self._bell.fileno()
         interests = [*self.interests(), (bell, select.POLLIN)]
-        if bell not in polling.wait(interests, min(timeout, self.due_in())):
+        if bell not in wait(interests, min(timeout, self.due_in())):
             return False
         self._bell.hear()
         return True

@@ -10,11 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from disttrain.transport import addresses, polling
+from disttrain.transport import addresses
 from disttrain.transport.addresses import Address
 from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
-from disttrain.transport.stream import Stream
+from disttrain.transport.stream import Interest, Stream, wait
 
 _CONNECT_SECONDS = 3.0
 """The system waits for minutes for an address that swallows packets, as that of a pod that was
@@ -66,7 +66,7 @@ class Dialer:
         """The peer has answered: after a lost connection the first pause is short again."""
         self._pause = _SHORTEST_PAUSE
 
-    def interest(self) -> tuple[int, int] | None:
+    def interest(self) -> Interest | None:
         """A descriptor, and what to wait for at it; None while there is nothing but time."""
         if self._is_looking_up:
             return self._has_looked_up.fileno(), select.POLLIN
@@ -139,7 +139,7 @@ class Dialer:
             raise OSError(code, os.strerror(code))
 
     def _finish(self, made: socket.socket) -> None:
-        if not polling.wait([(made.fileno(), select.POLLOUT)], 0.0):
+        if not wait([(made.fileno(), select.POLLOUT)], 0.0):
             return
         code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:

@@ -4,6 +4,7 @@ A greeting is magic, protocol version and the job's digest, so that a stranger i
 bytes. The payload of a header that refers to shared memory does not travel.
 """
 
+import mmap
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from disttrain.transport import codec
+from disttrain.transport import codec, memory
 from disttrain.transport.errors import MalformedMessage, Refusal, UnreadableStream
 from disttrain.transport.header import MAGIC, PROTOCOL_VERSION, Header
 from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
@@ -20,6 +21,9 @@ from disttrain.transport.stream import Stream
 _GREETING = struct.Struct("<4sHQ")
 _BLOCK_BYTES = 256 << 10
 """Received, then summed up while the cache still holds it."""
+_PLACE_BYTES = 2 << 20
+"""A chunk over TCP."""
+_MOST_SPARE = 4
 
 
 def greeting(job: int) -> bytes:
@@ -201,6 +205,31 @@ class Inbox:
             self._filled += count
         self._filled = 0
         return True
+
+
+class Pages:
+    """Where a listener puts the payloads that it receives; places are used again.
+
+    Belongs to one thread.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[memoryview] = []
+
+    def place(self, header: Header) -> memoryview | None:
+        """Exactly as long as the payload; None, fresh memory, for those that are no whole chunk."""
+        nbytes = header.payload_bytes
+        if not _PLACE_BYTES // 2 < nbytes <= _PLACE_BYTES:
+            return None
+        return (self._spare.pop() if self._spare else memory.pages(_PLACE_BYTES))[:nbytes]
+
+    def take_back(self, place: memoryview) -> None:
+        """Nobody reads there any more; memory of others is left alone."""
+        pages = place.obj
+        if not isinstance(pages, mmap.mmap) or len(pages) != _PLACE_BYTES:
+            return
+        if len(self._spare) < _MOST_SPARE:
+            self._spare.append(memoryview(pages))
 
 
 def inline_bytes(header: Header) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from disttrain.transport import addresses, framing, polling, tls
+from disttrain.transport import addresses, framing, tls
 from disttrain.transport.channel import MOST_IN_VAIN, inline_payload
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
@@ -20,12 +20,11 @@ from disttrain.transport.errors import (
     TransportClosed,
     UnreadableStream,
 )
-from disttrain.transport.framing import Inbox, Outbox, Received
+from disttrain.transport.framing import Inbox, Outbox, Pages, Received
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
-from disttrain.transport.memory import Pages
 from disttrain.transport.polling import Interest
-from disttrain.transport.stream import Stream
+from disttrain.transport.stream import Interest, Stream, deadline, remaining
 
 _SWEEP_SECONDS = 0.25
 """Between two looks for connections that have had their time."""
@@ -51,7 +50,7 @@ class _Peer:
     inbox: Inbox
     outbox: Outbox
     since: float
-    """When it was accepted, or anything came from it last."""
+    """When it was accepted; once it has greeted, when anything came from it last."""
     role: Role | None = None
     """What its certificate says; None without TLS."""
     has_shaken_hands: bool = False
@@ -98,12 +97,12 @@ class SocketListener:
     def receive(self, timeout: float) -> Request | None:
         """Malformed messages are counted, answered if they can be, and passed over."""
         self._require_open()
-        end, in_vain = polling.deadline(timeout), 0
+        end, in_vain = deadline(timeout), 0
         while in_vain < MOST_IN_VAIN:
             self._pages.take_back(self._latest)
             self._latest = NO_BYTES
             received = self._read()
-            left = polling.remaining(end)
+            left = remaining(end)
             if received is not None:
                 self._latest = received[1].payload
                 request = self._request_or_refusal(*received)
@@ -153,7 +152,7 @@ class SocketListener:
 
     def due_in(self) -> float:
         """Seconds until there is something to do, whatever comes."""
-        return polling.remaining(self._next_sweep)
+        return remaining(self._next_sweep)
 
     def _require_open(self) -> None:
         if self._events.closed:
@@ -175,7 +174,8 @@ class SocketListener:
         if events & select.EPOLLOUT:
             self._flush(peer)
         if events & ~select.EPOLLOUT or not peer.has_shaken_hands:
-            peer.since = time.monotonic()
+            if peer.is_known:
+                peer.since = time.monotonic()
             self._enqueue(peer)
 
     def _enqueue(self, peer: _Peer) -> None:

@@ -1,11 +1,19 @@
-"""A connected socket that never blocks: of a TCP or Unix connection, plain or under TLS 1.3."""
+"""A connected socket that never blocks, plain or under TLS 1.3, and waiting for several of them."""
 
+import math
+import select
 import socket
 import ssl
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 
 from disttrain.transport.errors import ConnectionLost
 
+Interest = tuple[int, int]
+"""A descriptor, and the events of `poll` to wait for at it."""
+
+_LONGEST_SECONDS = 3600.0
+"""Of one wait; longer ones consist of several."""
 _RECORD_BYTES = 16 << 10
 """What TLS encrypts at once. Shorter parts of a message are joined to one record."""
 
@@ -93,3 +101,22 @@ class Stream:
         if len(parts) > 1 and sum(part.nbytes for part in parts) <= _RECORD_BYTES:
             return self._socket.send(b"".join(parts))
         return self._socket.send(parts[0])
+
+
+def wait(interests: Iterable[Interest], timeout: float) -> set[int]:
+    """The descriptors at which something happened; none after `timeout` seconds."""
+    poll = select.poll()
+    for descriptor, events in interests:
+        poll.register(descriptor, events)
+    seconds = min(max(0.0, timeout), _LONGEST_SECONDS)
+    return {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
+
+
+def deadline(timeout: float) -> float:
+    """The monotonic time at which a timeout from now ends."""
+    return time.monotonic() + timeout
+
+
+def remaining(end: float) -> float:
+    """Seconds until a deadline; 0 if it has passed."""
+    return max(0.0, end - time.monotonic())

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol, TypeVar, cast
 
-from disttrain.transport import descriptors, polling
+from disttrain.transport import descriptors
 from disttrain.transport.channel import SocketChannel
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
@@ -13,6 +13,7 @@ from disttrain.transport.interface import Channel, Endpoint, Listener, Memory
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.polling import Interest
+from disttrain.transport.stream import Interest, deadline, remaining, wait
 
 Made = TypeVar("Made", bound=Endpoint)
 
@@ -58,15 +59,15 @@ class TcpTransport:
         return self._kept(SocketChannel(self._config, address, listener, queue_length))
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        end = polling.deadline(timeout)
+        end = deadline(timeout)
         asked = [cast(_SocketEndpoint, endpoint) for endpoint in endpoints]
         while True:
             ready = [one for one, two in zip(endpoints, asked, strict=True) if two.is_ready()]
-            left = polling.remaining(end)
+            left = remaining(end)
             if ready or left == 0.0:
                 return ready
             interests = [interest for one in asked for interest in one.interests()]
-            polling.wait(interests, min([left, *(one.due_in() for one in asked)]))
+            wait(interests, min([left, *(one.due_in() for one in asked)]))
 
     def _kept(self, made: Made) -> Made:
         """Close it with the transport."""
