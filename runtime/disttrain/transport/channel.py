@@ -20,7 +20,6 @@ from disttrain.transport.errors import (
 from disttrain.transport.framing import Inbox, Outbox, Received
 from disttrain.transport.header import Header, Role
 from disttrain.transport.interface import Destination, Message, Payload, Slice
-from disttrain.transport.polling import Interest
 from disttrain.transport.stream import Interest, Stream, deadline, remaining, wait
 
 MOST_IN_VAIN = 64

@@ -38,13 +38,13 @@ class Dialer:
         self._address = address
         self._tls = tls
         self._check = check
-        self._has_looked_up = Bell()
+        self._has_looked_up: Bell | None = None
+        """While a name is looked up."""
         self._pause = _SHORTEST_PAUSE
         self._next_attempt = 0.0
         self._deadline = 0.0
         self._places: Places = []
         self._looked_up: deque[Places | OSError] = deque()
-        self._is_looking_up = False
         self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
 
@@ -68,7 +68,7 @@ class Dialer:
 
     def interest(self) -> Interest | None:
         """A descriptor, and what to wait for at it; None while there is nothing but time."""
-        if self._is_looking_up:
+        if self._has_looked_up is not None:
             return self._has_looked_up.fileno(), select.POLLIN
         if self._connecting is not None:
             return self._connecting.fileno(), select.POLLOUT
@@ -79,7 +79,7 @@ class Dialer:
 
     def due_in(self) -> float:
         """Seconds until something is due whatever happens."""
-        if self._is_looking_up:
+        if self._has_looked_up is not None:
             return _CONNECT_SECONDS
         active = self._connecting is not None or self._stream is not None
         end = self._deadline if active else self._next_attempt
@@ -87,7 +87,7 @@ class Dialer:
 
     def close(self) -> None:
         self._drop()
-        self._has_looked_up.close()
+        self._end_looking_up()
 
     def _advance(self) -> Stream | None:
         now = time.monotonic()
@@ -109,26 +109,31 @@ class Dialer:
     def _has_places(self) -> bool:
         """Whether it is known where to connect to; a name is looked up beside everything else."""
         if self._looked_up:
-            self._is_looking_up = False
-            self._has_looked_up.hear()
+            self._end_looking_up()
             found = self._looked_up.popleft()
             if isinstance(found, OSError):
                 raise found
             self._places = found
-        if not self._places and not self._is_looking_up:
-            if not self._address.has_name:
-                self._places = addresses.resolve(self._address)
-            else:
-                self._is_looking_up = True
-                threading.Thread(target=self._look_up, daemon=True).start()
-        return bool(self._places)
+        if self._places or self._has_looked_up is not None:
+            return bool(self._places)
+        if not self._address.has_name:
+            self._places = addresses.resolve(self._address)
+            return True
+        self._has_looked_up = bell = Bell()
+        threading.Thread(target=self._look_up, args=(bell,), daemon=True).start()
+        return False
 
-    def _look_up(self) -> None:
+    def _look_up(self, done: Bell) -> None:
         try:
             self._looked_up.append(addresses.resolve(self._address))
         except OSError as error:
             self._looked_up.append(error)
-        self._has_looked_up.ring()
+        done.ring()
+
+    def _end_looking_up(self) -> None:
+        if self._has_looked_up is not None:
+            self._has_looked_up.close()
+        self._has_looked_up = None
 
     def _begin(self, now: float) -> None:
         family, where = self._places.pop(0)

@@ -23,7 +23,6 @@ from disttrain.transport.errors import (
 from disttrain.transport.framing import Inbox, Outbox, Pages, Received
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
-from disttrain.transport.polling import Interest
 from disttrain.transport.stream import Interest, Stream, deadline, remaining
 
 _SWEEP_SECONDS = 0.25

@@ -12,7 +12,6 @@ from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel, Endpoint, Listener, Memory
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.memory import OrdinaryMemory
-from disttrain.transport.polling import Interest
 from disttrain.transport.stream import Interest, deadline, remaining, wait
 
 Made = TypeVar("Made", bound=Endpoint)
