@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from disttrain_operator import keys
+from disttrain.job import certificates
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
@@ -46,7 +46,7 @@ class Operator:
             client, self._inventory, self._observer, settings.namespaces, self._enqueue
         )
         self._reconciler = Reconciler(
-            client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
+            client, self._inventory, settings.manifests, certificates.issue, self._relister.job
         )
         self._workers = Workers(self._reconcile)
         holder = Holder(

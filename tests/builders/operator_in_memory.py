@@ -5,7 +5,7 @@ from typing import Any
 
 from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.job import cluster_labels
-from disttrain.job.keys_file import KeyPair
+from disttrain.job.credentials import Credentials
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
@@ -16,6 +16,11 @@ from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
 
 WatchEvent = tuple[Kind, str, dict[str, Any]]
+
+
+def a_credential(role: str) -> Credentials:
+    """Some text in place of PEM."""
+    return Credentials(certificate=f"certificate of {role}", key=f"key of {role}", authority="a")
 
 
 class OperatorInMemory:
@@ -37,7 +42,7 @@ class OperatorInMemory:
             self.client,
             self.inventory,
             config or ManifestConfig(),
-            lambda: {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role},
+            lambda _: {role: a_credential(role) for role in Role},
             self.relister.job,
             lambda: world.now,
         )

@@ -15,6 +15,8 @@ import yaml
 
 from builders.runs import COUNTING, TASKS, TIMEOUT_SECONDS, Watched
 from disttrain.job import pod_layout
+from disttrain.job.credentials import Credentials, encode
+from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.launcher import reserved_port
 
@@ -31,7 +33,7 @@ class PodJob(Watched):
         self,
         folder: Path,
         assignments: Mapping[str, Any] | None = None,
-        keys: Mapping[str, bytes] | None = None,
+        credentials: Mapping[str, Credentials] | None = None,
     ) -> None:
         self.folder = folder
         self.output = folder / "checkpoints" / f"counting-{UID}"
@@ -39,7 +41,7 @@ class PodJob(Watched):
         self.lives: dict[str, int] = {}
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
-        self._keys = keys
+        self._is_encrypted = credentials is not None
         self._ports = ExitStack()
         """Nobody else on this machine is given one of them."""
         port = self._ports.enter_context(reserved_port.reserve())
@@ -47,8 +49,8 @@ class PodJob(Watched):
         """The same over all of its lives."""
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
-        for name, content in (keys or {}).items():
-            (folder / name).write_bytes(content)
+        for role, issued in (credentials or {}).items():
+            (folder / pod_layout.credentials_key(Role(role))).write_bytes(encode(issued))
         manifest = yaml.safe_load(COUNTING)
         manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
         text = json.dumps(_changed(manifest, assignments or {}))
@@ -89,8 +91,8 @@ class PodJob(Watched):
             found[Variable.LISTEN_ADDRESS] = self.coordinator_address
         if role == "shard":
             found |= {Variable.INDEX: index, Variable.LISTEN_ADDRESS: "tcp://127.0.0.1:0"}
-        if self._keys is not None:
-            found[Variable.KEYS_FILE] = str(self.folder / f"{role}.json")
+        if self._is_encrypted:
+            found[Variable.CREDENTIALS_FILE] = str(self.folder / f"{role}.json")
         usual = {str(variable): value for variable, value in found.items()}
         return usual | dict(self.changed.get(name, {}))
 

@@ -1,19 +1,33 @@
-"""Somebody who talks to the processes of a job, with whatever key."""
+"""Somebody who talks to the processes of a job, with whatever credentials."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from builders.transports import a_config, opened
-from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.job.credentials import Credentials
+from disttrain.transport.config import TransportKind
+from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Message, Transport
 
 _ANSWER_SECONDS = 20.0
 
 
-def a_peer(uid: str, curve: CurveKeys | None) -> AbstractContextManager[Transport]:
-    """The transport of one who knows the job's uid and has these keys, or none."""
+def a_peer(uid: str, credentials: Credentials | None) -> AbstractContextManager[Transport]:
+    """The transport of one who knows the job's uid and has these credentials, or none."""
     kind, role = TransportKind.TCP, Role.REPLICA
-    return opened(a_config(kind, job_uid=uid, role=role, curve=curve, send_timeout=1.0))
+    return opened(a_config(kind, job_uid=uid, role=role, credentials=credentials, send_timeout=1.0))
+
+
+def hears_nothing(uid: str, credentials: Credentials | None, address: str, listener: Role) -> bool:
+    """Whether a message to a process that answers all whom it hears stays unanswered."""
+    with a_peer(uid, credentials) as stranger:
+        channel = stranger.connect(address, listener)
+        # Its connection is closed before or after the message could leave.
+        with suppress(TransportTimeout):
+            channel.send(*a_message(Verb.CONTROL_ORDER, Role.REPLICA, b"{}"))
+        heard = channel.receive(1.0)
+        channel.close()
+    return heard is None
 
 
 def a_message(verb: Verb, role: Role, payload: bytes) -> tuple[Header, bytes]:

@@ -7,34 +7,32 @@ from typing import Any, Self
 import numpy as np
 
 from builders import warm_command
-from builders.transports import PATIENCE, a_chunk_header, a_config, a_header, must_be_asked
-from disttrain.transport.config import TransportKind
-from disttrain.transport.factory import open_transport
+from builders.transports import PATIENCE, Medium, a_chunk_header, a_header, must_be_asked
 from disttrain.transport.header import Role, Verb
 from disttrain.transport.interface import Slice
 
-Act = Callable[[Connection, TransportKind, str], None]
+Act = Callable[[Connection, Medium, str], None]
 
 ELEMENTS = 1 << 16
 
 
-def client(told: Connection, kind: TransportKind, address: str) -> None:
+def client(told: Connection, medium: Medium, address: str) -> None:
     """Pushes ones, asks for a fetch, and stays. Says the names of its segments."""
-    transport = open_transport(a_config(kind, role=Role.REPLICA))
+    transport = medium.transport(role=Role.REPLICA)
     memory = transport.memory("replica-0-i1")
     gradient = memory.allocate("gradient", ELEMENTS * 4)
     incoming = memory.allocate("incoming", ELEMENTS * 4)
     np.frombuffer(gradient.view, np.float32)[:] = 1.0
     told.send((gradient.name, incoming.name))
-    channel = transport.connect(address)
+    channel = transport.connect(address, Role.SHARD)
     channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), Slice(gradient, 0, ELEMENTS * 4))
     channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, ELEMENTS * 4))
     channel.receive(PATIENCE * 6)
 
 
-def server(told: Connection, kind: TransportKind, address: str) -> None:
+def server(told: Connection, medium: Medium, address: str) -> None:
     """Says where it listens and what was pushed, answers half of a fetch, and stays."""
-    transport = open_transport(a_config(kind))
+    transport = medium.transport()
     listener = transport.listen(address)
     told.send(listener.address)
     push = must_be_asked(listener)
@@ -51,13 +49,13 @@ class Peer:
 
     def __init__(
         self,
-        act: Callable[[Connection, TransportKind, str], None],
-        kind: TransportKind,
+        act: Act,
+        medium: Medium,
         address: str,
     ) -> None:
         context = warm_command.context()
         self._told, told = context.Pipe()
-        self._process = context.Process(target=act, args=(told, kind, address), daemon=True)
+        self._process = context.Process(target=act, args=(told, medium, address), daemon=True)
         self._process.start()
         told.close()
 

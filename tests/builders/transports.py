@@ -2,18 +2,21 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from disttrain.job import certificates
+from disttrain.job.credentials import Credentials
 from disttrain.state.placement import TRAINED
-from disttrain.transport.config import CurveKeys, Limits, TransportConfig, TransportKind
+from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import EMPTY, ElementType, Header, Role, Verb
 from disttrain.transport.in_memory import InMemoryTransport, Network
@@ -43,7 +46,7 @@ def a_config(
     role: Role = Role.SHARD,
     limits: Limits | None = None,
     send_timeout: float = 10.0,
-    curve: CurveKeys | None = None,
+    credentials: Credentials | None = None,
 ) -> TransportConfig:
     """A configuration with the defaults for all that a test does not care about."""
     return TransportConfig(
@@ -52,7 +55,7 @@ def a_config(
         role=role,
         limits=limits or Limits(),
         send_timeout=timedelta(seconds=send_timeout),
-        curve=curve,
+        credentials=credentials,
     )
 
 
@@ -69,6 +72,14 @@ def opened(config: TransportConfig) -> AbstractContextManager[Transport]:
 
 
 IN_MEMORY = "in memory"
+TLS = "tls"
+
+
+@cache
+def credentials(job_uid: str = "job-1") -> Mapping[Role, Credentials]:
+    """Of a job's processes; all have the same authority."""
+    issued = certificates.issue(job_uid, [role.name.lower() for role in Role])
+    return {role: issued[role.name.lower()] for role in Role}
 
 
 @dataclass(frozen=True)
@@ -78,13 +89,25 @@ class Medium:
     kind: TransportKind
     network: Network | None = None
     """In memory: by what they are joined."""
+    credentials: Mapping[Role, Credentials] | None = None
+    """By who uses them, where everything is encrypted."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.credentials is not None
+
+    def transport(self, **settings: Any) -> Transport:
+        """`settings` as of `a_config`."""
+        if self.credentials is not None:
+            settings.setdefault("credentials", self.credentials[settings.get("role", Role.SHARD)])
+        config = a_config(self.kind, **settings)
+        if self.network is None:
+            return open_transport(config)
+        return InMemoryTransport(self.network, config)
 
     def opened(self, **settings: Any) -> AbstractContextManager[Transport]:
         """A transport that is closed at the end; `settings` as of `a_config`."""
-        config = a_config(self.kind, **settings)
-        if self.network is None:
-            return opened(config)
-        return closing(InMemoryTransport(self.network, config))
+        return closing(self.transport(**settings))
 
     def address(self, folder: Path) -> str:
         return an_address(self.kind, folder)
@@ -100,17 +123,19 @@ class Medium:
         thread.start()
         return lambda: thread.join(PATIENCE)
 
-    def of_processes(self) -> TransportKind:
+    def of_processes(self) -> "Medium":
         """Skips the test where there is only one process."""
         if self.network is not None:
             pytest.skip("no other process is reached in memory")
-        return self.kind
+        return self
 
 
 def a_medium(name: str) -> Medium:
-    """A `TransportKind`, or `IN_MEMORY` in good weather."""
+    """A `TransportKind`, `TLS`, or `IN_MEMORY` in good weather."""
     if name == IN_MEMORY:
         return Medium(TransportKind.TCP, Network(VirtualTime()))
+    if name == TLS:
+        return Medium(TransportKind.TCP, credentials=credentials())
     return Medium(TransportKind(name))
 
 
@@ -135,11 +160,33 @@ def must_be_asked(listener: Listener) -> Request:
     return request
 
 
+def must_be_asked_while_sending(listener: Listener, channel: Channel) -> Request:
+    """The next request of a channel whose messages are longer than what a socket takes at once."""
+    for _ in range(int(PATIENCE / 0.01)):
+        assert channel.receive(0.0) is None
+        request = listener.receive(0.01)
+        if request is not None:
+            return request
+    raise AssertionError(listener.refused)
+
+
+def meet(channel: Channel, listener: Listener) -> None:
+    """Let two sides shake hands that one thread drives; each goes on only while it is asked."""
+    channel.send(a_header(Verb.HELLO))
+    for _ in range(int(PATIENCE / 0.01)):
+        assert channel.receive(0.0) is None
+        if listener.receive(0.01) is not None:
+            return
+    raise AssertionError(listener.refused)
+
+
 def ask_until_heard(channel: Channel, header: Header, listener: Listener) -> None:
     """Asks a listener that restarted: what goes into the connection it has lost is lost too."""
-    for _ in range(int(PATIENCE)):
-        channel.send(header)
-        request = listener.receive(1.0)
+    for number in range(int(PATIENCE / 0.01)):
+        if number % 100 == 0:
+            channel.send(header)
+        channel.receive(0.0)
+        request = listener.receive(0.01)
         if request is not None:
             assert request.header.verb == header.verb
             return

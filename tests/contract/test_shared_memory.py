@@ -12,6 +12,7 @@ import pytest
 
 from builders.transport_peer import Peer, client, server
 from builders.transports import (
+    Medium,
     a_chunk_header,
     a_config,
     a_header,
@@ -153,7 +154,7 @@ def test_too_many_segments_are_refused_with_a_sentence(pair: Pair) -> None:
 
 
 def test_segments_vanish_after_the_client_was_killed(pair: Pair) -> None:
-    with Peer(client, KIND, pair.listener.address) as peer:
+    with Peer(client, Medium(KIND), pair.listener.address) as peer:
         gradient, incoming = peer.said()
         request = must_be_asked(pair.listener)
         must_be_asked(pair.listener)
@@ -178,7 +179,7 @@ def ask_until_killed(transport: Transport, memory: Memory, address: str) -> tupl
     """Names of the segments that a server had mapped when it was killed."""
     gradient = memory.allocate("gradient", NBYTES)
     incoming = memory.allocate("incoming", NBYTES)
-    with Peer(server, KIND, address) as peer:
+    with Peer(server, Medium(KIND), address) as peer:
         channel = transport.connect(peer.said())
         channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), Slice(gradient, 0, NBYTES))
         channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))

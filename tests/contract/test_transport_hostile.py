@@ -2,50 +2,78 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
-import zmq
 
+from builders import raw_peers
+from builders.raw_peers import JOB, a_head
 from builders.transports import (
     PATIENCE,
+    TLS,
+    Medium,
     a_chunk_header,
-    a_config,
     a_header,
-    an_address,
+    a_medium,
+    meet,
     must_be_asked,
     must_receive,
-    opened,
     resident_bytes,
     until,
 )
-from disttrain.transport import codec
+from disttrain.transport import codec, framing
 from disttrain.transport.config import Limits, TransportKind
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import Channel, Listener
 from disttrain.transport.tcp import TcpTransport
 
-JOB = job_digest("job-1")
-LIMITS = Limits(payload_bytes=1 << 20, handshake=timedelta(seconds=1))
+T = TypeVar("T")
+
+LIMITS = Limits(
+    payload_bytes=1 << 20,
+    handshake=timedelta(seconds=1),
+    stall=timedelta(seconds=1),
+    strangers=50,
+)
+LITTLE = 8 << 20
+"""Bytes that a process may grow by for whatever reason."""
 
 
 @dataclass
 class Attacked:
     """A listener with one well-behaved peer, and ways for strangers to reach it."""
 
-    kind: TransportKind
+    medium: Medium
     listener: Listener
     friend: Channel
-    stranger: "zmq.Socket[bytes]"
+    threads: ThreadPoolExecutor
+    held: ExitStack
 
     def raw_connection(self) -> socket.socket:
-        return raw_connection(self.kind, self.listener)
+        return self.held.enter_context(raw_peers.connect(self.listener.address))
+
+    def greeted(self) -> socket.socket:
+        """A connection whose bytes are heard as messages, which may be none."""
+        address, credentials = self.listener.address, self.medium.credentials
+        return self.held.enter_context(self.beside(lambda: raw_peers.greeted(address, credentials)))
+
+    def beside(self, run: Callable[[], T]) -> T:
+        """Run it in another thread while the listener goes on; what it gives."""
+        running: Future[T] = self.threads.submit(run)
+        end = time.monotonic() + 2 * PATIENCE
+        while not running.done():
+            assert time.monotonic() < end
+            assert self.listener.receive(0.01) is None
+        return running.result()
 
     def check_unharmed(self) -> None:
         """The friend still gets through, and the next request is its own."""
@@ -56,32 +84,19 @@ class Attacked:
         assert bytes(must_receive(self.friend).payload) == b"yes"
 
 
-@pytest.fixture(params=list(TransportKind))
+@pytest.fixture(params=[*TransportKind, TLS])
 def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attacked]:
-    kind = TransportKind(request.param)
-    with opened(a_config(kind, limits=LIMITS)) as transport, zmq.Context() as context:
-        listener = transport.listen(an_address(kind, tmp_path))
-        friend = transport.connect(listener.address)
-        stranger = context.socket(zmq.DEALER)
-        stranger.linger = 0
-        stranger.rcvtimeo = int(PATIENCE * 1000)
-        stranger.connect(listener.address)
-        yield Attacked(kind, listener, friend, stranger)
-        stranger.close()
-
-
-def raw_connection(kind: TransportKind, listener: Listener) -> socket.socket:
-    if kind is TransportKind.TCP:
-        host, port = listener.address.removeprefix("tcp://").split(":")
-        return socket.create_connection((host, int(port)), PATIENCE)
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(PATIENCE)
-    connection.connect(listener.address.removeprefix("ipc://"))
-    return connection
-
-
-def a_frame(header: Header, *place: int) -> bytes:
-    return codec.encode(header, job=JOB, place=(place[0], place[1], place[2], place[3]))
+    medium = a_medium(request.param)
+    with (
+        medium.opened(limits=LIMITS) as serving,
+        medium.opened(role=Role.REPLICA) as client,
+        ThreadPoolExecutor(1) as threads,
+        ExitStack() as held,
+    ):
+        listener = serving.listen(medium.address(tmp_path))
+        friend = client.connect(listener.address, Role.SHARD)
+        meet(friend, listener)
+        yield Attacked(medium, listener, friend, threads, held)
 
 
 def test_random_bytes_are_ignored(attacked: Attacked) -> None:
@@ -95,155 +110,217 @@ def test_random_bytes_are_ignored(attacked: Attacked) -> None:
 def test_half_open_connections_are_closed_and_cost_no_memory(attacked: Attacked) -> None:
     attacked.check_unharmed()
     before = resident_bytes()
-    greeting = b"\xff\0\0\0\0\0\0\0\1\x7f"
+    greeting = framing.greeting(JOB)
     connections = []
     for number in range(100):
         connections.append(attacked.raw_connection())
-        connections[-1].sendall(greeting[: number % 11])
+        connections[-1].sendall(greeting[: number % len(greeting)])
+    attacked.check_unharmed()
+    assert resident_bytes() - before < LITTLE
+
+    assert attacked.beside(lambda: all(map(raw_peers.has_ended, connections)))
+    assert attacked.listener.refused[Refusal.HANDSHAKE] == 100
+    assert resident_bytes() - before < LITTLE
+
+
+def test_a_stranger_who_goes_on_saying_nothing_has_no_more_time(attacked: Attacked) -> None:
+    connection, greeting = attacked.raw_connection(), framing.greeting(JOB)
+    began = time.monotonic()
+
+    def trickle() -> float:
+        with suppress(OSError):
+            for position in range(len(greeting) - 1):
+                connection.sendall(greeting[position : position + 1])
+                time.sleep(0.3)  # The stranger's pace.
+        return time.monotonic() - began
+
+    assert attacked.beside(trickle) < 0.3 * (len(greeting) - 2)
     attacked.check_unharmed()
 
-    end = time.monotonic() + PATIENCE
-    for connection in connections:
-        while read_or_end(connection):
-            assert time.monotonic() < end
-        connection.close()
-    assert resident_bytes() - before < 8 << 20
+
+def test_the_oldest_stranger_makes_room_for_a_new_one(attacked: Attacked) -> None:
+    connections = [attacked.raw_connection() for _ in range(LIMITS.strangers + 10)]
+    began = time.monotonic()
+
+    assert attacked.beside(lambda: all(map(raw_peers.has_ended, connections[:10])))
+
+    assert time.monotonic() - began < LIMITS.handshake.total_seconds()
+    attacked.check_unharmed()
 
 
-@pytest.mark.parametrize("kind", list(TransportKind))
-def test_without_another_limit_a_silent_stranger_has_two_seconds(
-    kind: TransportKind, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", [*TransportKind, TLS])
+def test_without_another_limit_a_silent_stranger_has_two_seconds(kind: str, tmp_path: Path) -> None:
     assert Limits().handshake == timedelta(seconds=2)
-    with opened(a_config(kind)) as transport:
-        listener = transport.listen(an_address(kind, tmp_path))
-        connection = raw_connection(kind, listener)
-        began = time.monotonic()
-        connection.sendall(b"\xff\0\0\0\0\0\0\0\1\x7f")
+    medium = a_medium(kind)
+    with medium.opened() as transport:
+        listener = transport.listen(medium.address(tmp_path))
+        began, ended = time.monotonic(), threading.Event()
 
-        # It ends in time, and not before. Without a limit of ours ZeroMQ would wait for 30 s.
-        while read_or_end(connection):
-            assert time.monotonic() - began < PATIENCE
+        def wait() -> None:
+            with raw_peers.connect(listener.address) as connection:
+                if raw_peers.has_ended(connection):
+                    ended.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+        until(ended.is_set, listener)
         assert time.monotonic() - began > 1.9
-        connection.close()
 
 
-def read_or_end(connection: socket.socket) -> bytes:
-    try:
-        return connection.recv(1024)
-    except ConnectionError:
-        return b""
+def a_push(**changed: int) -> Header:
+    return a_chunk_header(Verb.PUSH, 1)._replace(**changed)
 
 
 @pytest.mark.parametrize(
-    ("frames", "refusal"),
+    ("sent", "refusal"),
     [
-        ([b""], Refusal.LENGTH),
-        ([b"x" * 10_000], Refusal.LENGTH),
-        ([os.urandom(codec.HEADER_BYTES)], Refusal.MAGIC),
-        ([b"a", b"b", b"c"], Refusal.FRAMES),
-        ([b"a"] * 1000, Refusal.FRAMES),
-        ([a_frame(a_header(Verb.HELLO), 0, 0, 5, 0)], Refusal.PAYLOAD),
-        ([a_frame(a_header(Verb.HELLO), 0, 0, 5, 0), b"1234"], Refusal.PAYLOAD),
-        ([a_frame(a_header(Verb.HELLO), 0, 0, 4, 5), b"1234"], Refusal.CHECKSUM),
-        ([a_frame(a_chunk_header(Verb.PUSH, 1), 9, 0, 4, 0), b"1234"], None),
-        ([a_frame(a_chunk_header(Verb.PUSH, 1), 9, 0, 4, 0)], None),
-        ([a_frame(a_header(Verb.ATTACH), 0, 0, 0, 0)], None),
+        (os.urandom(codec.HEADER_BYTES), Refusal.MAGIC),
+        (a_head(a_push(verb=99), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
+        (a_head(a_push(count=2), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
+        (a_head(a_header(Verb.HELLO), 0, 0, LIMITS.payload_bytes + 1, 0), Refusal.PAYLOAD),
+        (a_head(a_header(Verb.HELLO), 0, 0, 1 << 58, 0), Refusal.PAYLOAD),
     ],
 )
-def test_malformed_messages_are_counted_and_dropped(
-    attacked: Attacked, frames: list[bytes], refusal: Refusal | None
+def test_who_sends_what_is_no_message_is_disconnected(
+    attacked: Attacked, sent: bytes, refusal: Refusal
 ) -> None:
-    attacked.stranger.send_multipart(frames)
+    before = resident_bytes()
+    connection = attacked.greeted()
+    connection.sendall(sent)
+
+    assert attacked.beside(lambda: raw_peers.has_ended(connection))
+    assert attacked.listener.refused == {refusal: 1}
+    attacked.check_unharmed()
+    assert resident_bytes() - before < LITTLE
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        a_head(a_push(), 9, 0, 4, 0),
+        a_head(a_header(Verb.ATTACH), 0, 0, 0, 0),
+        a_head(a_header(Verb.FETCH, count=1), 9, 0, 4, 0),
+    ],
+)
+def test_references_to_memory_that_is_not_shared_are_counted_and_dropped(
+    attacked: Attacked, sent: bytes
+) -> None:
+    attacked.greeted().sendall(sent)
 
     until(lambda: sum(attacked.listener.refused.values()) == 1, attacked.listener)
-    assert refusal is None or attacked.listener.refused[refusal] == 1
     attacked.check_unharmed()
 
 
 def test_a_corrupt_payload_is_answered_with_its_reason(attacked: Attacked) -> None:
-    header = a_chunk_header(Verb.PUSH, 1, sequence=5)
-    attacked.stranger.send_multipart([a_frame(header, 0, 0, 4, 123), b"1234"])
+    if attacked.medium.is_encrypted:
+        pytest.skip("TLS itself finds what was changed on the way")
+    connection = attacked.greeted()
+    connection.sendall(a_head(a_push(sequence=5), 0, 0, 4, 123) + b"1234")
     until(lambda: attacked.listener.refused[Refusal.CHECKSUM] == 1, attacked.listener)
 
-    answer = codec.decode(attacked.stranger.recv_multipart()[0], job=JOB)
+    answer = codec.decode(connection.recv(codec.HEADER_BYTES, socket.MSG_WAITALL), job=JOB)
     assert (answer.verb, answer.reason, answer.sequence) == (Verb.REFUSED, Reason.CORRUPT, 5)
 
 
-def test_an_oversize_message_ends_its_connection_only(attacked: Attacked) -> None:
+def test_half_a_message_is_given_up(attacked: Attacked) -> None:
+    connection = attacked.greeted()
+    connection.sendall(a_head(a_header(Verb.HELLO), 0, 0, 1000, 0) + b"12")
+
+    assert attacked.beside(lambda: raw_peers.has_ended(connection))
     attacked.check_unharmed()
-    before = resident_bytes()
-    with attacked.stranger.get_monitor_socket(zmq.EVENT_DISCONNECTED) as events:
-        attacked.stranger.send_multipart([b"header", bytes(LIMITS.payload_bytes + 1)])
-        assert events.poll(int(PATIENCE * 1000))
-        attacked.stranger.disable_monitor()
+
+
+def test_many_halves_of_messages_cost_their_own_places_alone(attacked: Attacked) -> None:
     attacked.check_unharmed()
-    assert not attacked.listener.refused
-    assert resident_bytes() - before < 8 << 20
+    before, nbytes = resident_bytes(), LIMITS.payload_bytes
+    connections = [attacked.greeted() for _ in range(20)]
+    for connection in connections:
+        half = a_head(a_header(Verb.HELLO), 0, 0, nbytes, 0) + bytes(nbytes // 2)
+        attacked.beside(lambda sent=half, to=connection: to.sendall(sent))  # type: ignore[misc]
+    assert resident_bytes() - before < 20 * nbytes + LITTLE
 
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="ZeroMQ bounds a frame and keeps all frames of a message until the last one; bulk data "
-    "needs another transport, in which a message is one frame",
-)
-def test_a_message_of_too_many_frames_ends_its_connection_before_it_is_whole(
-    attacked: Attacked,
-) -> None:
+    assert attacked.beside(lambda: all(map(raw_peers.has_ended, connections)))
     attacked.check_unharmed()
-    with attacked.stranger.get_monitor_socket(zmq.EVENT_DISCONNECTED) as events:
-        for _ in range(40):
-            attacked.stranger.send(bytes(LIMITS.payload_bytes), zmq.SNDMORE)
-        attacked.stranger.send(b"")
-        ended = events.poll(1000)
-        attacked.stranger.disable_monitor()
-    assert ended
-
-
-def test_one_call_looks_at_few_malformed_messages(attacked: Attacked) -> None:
-    several = 500
-    attacked.stranger.sndtimeo = int(PATIENCE * 1000)
-    before = 0
-    for number in range(several):
-        attacked.stranger.send(b"x")
-        if number % 50 == 49:
-            attacked.listener.receive(0.0)
-            seen = sum(attacked.listener.refused.values())
-            assert seen - before <= 64
-            before = seen
 
 
 def test_a_flood_of_refused_messages_keeps_memory_flat(attacked: Attacked) -> None:
-    flood(attacked, lambda: attacked.listener.receive(0))
+    """They are answered with a refusal, which the stranger never reads."""
+    connection = attacked.greeted()
+    several = a_head(a_push(), 9, 0, 4, 0) * 500
+
+    def flood() -> None:
+        attacked.beside(lambda: connection.sendall(several))
+
+    flood()
     before = resident_bytes()
     for _ in range(5):
-        flood(attacked, lambda: attacked.listener.receive(0))
-    assert resident_bytes() - before < 8 << 20
+        flood()
+    until(lambda: sum(attacked.listener.refused.values()) == 3000, attacked.listener)
+    assert resident_bytes() - before < LITTLE
     attacked.check_unharmed()
 
 
-def flood(attacked: Attacked, run: Callable[[], object]) -> None:
-    """Messages that are answered with a refusal, which the stranger never reads."""
-    frames = [a_frame(a_header(Verb.HELLO), 0, 0, 4, 5), b"1234"]
-    for _ in range(500):
-        try:
-            attacked.stranger.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.Again:
-            run()
-    run()
+def test_one_call_looks_at_few_refused_messages(attacked: Attacked) -> None:
+    connection = attacked.greeted()
+    connection.sendall(a_head(a_push(), 9, 0, 4, 0) * 300)
+    before = 0
+    while before < 300:
+        attacked.listener.receive(0.0)
+        seen = sum(attacked.listener.refused.values())
+        assert seen - before <= 64
+        before = seen
+
+
+def test_a_peer_that_sends_without_end_leaves_room_for_others(attacked: Attacked) -> None:
+    connection = attacked.greeted()
+    ended = threading.Event()
+    message = a_head(a_header(Verb.HELLO), 0, 0, 0, 0) * 100
+
+    def flood() -> None:
+        with suppress(OSError):
+            while not ended.is_set():
+                connection.sendall(message)
+
+    flooding = threading.Thread(target=flood, daemon=True)
+    flooding.start()
+    attacked.friend.send(a_header(Verb.CONTROL_REQUEST, sequence=77))
+    heard = 0
+    try:
+        while must_be_asked(attacked.listener).header.sequence != 77:
+            heard += 1
+    finally:
+        ended.set()
+        connection.shutdown(socket.SHUT_RDWR)
+    flooding.join(PATIENCE)
+    assert heard < 1000
 
 
 @pytest.mark.parametrize(
     ("role", "taken"), [(Role.SHARD, False), (Role.COORDINATOR, True), (Role.REPLICA, True)]
 )
-def test_a_shard_over_tcp_takes_no_longer_frame_than_a_chunk(role: Role, *, taken: bool) -> None:
-    with (
-        opened(a_config(TransportKind.TCP, role=role)) as transport,
-        opened(a_config(TransportKind.TCP)) as sending,
-    ):
+def test_a_shard_over_tcp_takes_no_longer_message_than_a_chunk(role: Role, *, taken: bool) -> None:
+    tcp = a_medium(TransportKind.TCP)
+    with tcp.opened(role=role) as transport, tcp.opened(role=Role.REPLICA) as sending:
         listener = transport.listen("tcp://127.0.0.1:0")
-        channel = sending.connect(listener.address)
-        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes))
-        assert must_be_asked(listener)
-        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes + 1))
-        assert (listener.receive(PATIENCE if taken else 0.5) is not None) == taken
+        channel = sending.connect(listener.address, role)
+        longest = TcpTransport.chunk_bytes
+        for nbytes in (longest, longest + 1):
+            channel.send(a_header(Verb.CONTROL_REQUEST), bytes(nbytes))
+            end = time.monotonic() + PATIENCE
+            request = None
+            while request is None and time.monotonic() < end and not listener.refused:
+                channel.receive(0.0)
+                request = listener.receive(0.01)
+            assert (request is not None) == (taken or nbytes == longest)
+
+
+def test_a_connection_without_tls_is_no_connection() -> None:
+    medium = a_medium(TLS)
+    plain = a_medium(TransportKind.TCP)
+    with medium.opened() as transport, plain.opened(role=Role.REPLICA) as stranger:
+        listener = transport.listen("tcp://127.0.0.1:0")
+        channel = stranger.connect(listener.address, Role.SHARD)
+        channel.send(a_header(Verb.CONTROL_REQUEST))
+        for _ in range(50):
+            assert channel.receive(0.0) is None
+            assert listener.receive(0.01) is None
+        assert set(listener.refused) == {Refusal.HANDSHAKE}

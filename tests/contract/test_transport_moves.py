@@ -1,25 +1,25 @@
 """A listener whose address swallows packets: a pod that is gone, before its name means another."""
 
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
-import zmq
-from zmq.utils.monitor import recv_monitor_message
 
-from builders.transports import a_config
+from builders.transports import a_config, a_header, opened
+from disttrain.transport import addresses
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Role
-from disttrain.transport.sockets import Sockets
+from disttrain.transport.header import Role, Verb
 
-PATIENCE_MS = 30_000
+PATIENCE = 30.0
 """The system itself would wait for two minutes."""
 
 
 @pytest.fixture
-def silent_address() -> Iterator[str]:
+def silent() -> Iterator[socket.socket]:
     """Where attempts to connect are dropped: the queue of those who wait to be accepted is full."""
     with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
         waiting = []
@@ -28,19 +28,61 @@ def silent_address() -> Iterator[str]:
             one.settimeout(0)
             one.connect_ex(listener.getsockname())
             waiting.append(one)
-        yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        yield listener
         for one in waiting:
             one.close()
 
 
-def test_an_attempt_that_nobody_answers_is_soon_followed_by_another(silent_address: str) -> None:
-    sockets = Sockets(a_config(TransportKind.TCP, role=Role.REPLICA))
-    connection = sockets.connect(silent_address, Role.COORDINATOR)
-    monitor = connection.raw.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED)
-    try:
-        assert monitor.poll(PATIENCE_MS), "it waits for the first attempt"
-        assert recv_monitor_message(monitor)["event"] == zmq.EVENT_CONNECT_RETRIED
-    finally:
-        connection.raw.disable_monitor()
-        monitor.close(linger=0)
-        sockets.close()
+def test_an_attempt_that_nobody_answers_is_soon_followed_by_another(
+    silent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name means another address from the second attempt on, as that of a pod that moved."""
+    with opened(a_config(TransportKind.TCP)) as serving:
+        listener = serving.listen("tcp://127.0.0.1:0")
+        there = ("127.0.0.1", int(listener.address.rpartition(":")[2]))
+        answers = iter([[(socket.AF_INET, silent.getsockname())]])
+        monkeypatch.setattr(
+            addresses, "resolve", lambda _: next(answers, [(socket.AF_INET, there)])
+        )
+        with opened(a_config(TransportKind.TCP, role=Role.REPLICA)) as transport:
+            channel = transport.connect("tcp://a-pod:7071", Role.SHARD)
+            channel.send(a_header(Verb.HELLO))
+            began = time.monotonic()
+            request = None
+            while request is None and time.monotonic() - began < PATIENCE:
+                assert channel.receive(0.05) is None
+                request = listener.receive(0.05)
+            assert request is not None, "it waits for the first attempt"
+            assert request.header.verb == Verb.HELLO
+
+
+def test_a_name_that_is_slow_to_be_looked_up_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow(_: addresses.Address) -> list[tuple[socket.AddressFamily, object]]:
+        time.sleep(2.0)
+        raise OSError
+
+    monkeypatch.setattr(addresses, "resolve", slow)
+    with opened(a_config(TransportKind.TCP, role=Role.REPLICA)) as transport:
+        channel = transport.connect("tcp://a-pod:7071", Role.SHARD)
+        began = time.monotonic()
+        channel.send(a_header(Verb.HELLO))
+        assert channel.receive(0.0) is None
+        assert time.monotonic() - began < 1.0
+
+
+def test_a_listener_on_all_addresses_is_reached_over_ipv4_and_ipv6() -> None:
+    with (
+        opened(a_config(TransportKind.TCP)) as serving,
+        opened(a_config(TransportKind.TCP, role=Role.REPLICA)) as transport,
+    ):
+        listener = serving.listen("tcp://*:0")
+        port = listener.address.rpartition(":")[2]
+        hosts = ["127.0.0.1", "localhost"] + (["[::1]"] if socket.has_dualstack_ipv6() else [])
+        for host in hosts:
+            channel = transport.connect(f"tcp://{host}:{port}", Role.SHARD)
+            channel.send(a_header(Verb.HELLO))
+            while (request := listener.receive(0.01)) is None:
+                channel.receive(0.01)
+            assert request.header.verb == Verb.HELLO

@@ -1,4 +1,4 @@
-"""Who may do what to a running job, installed as users install it: tokens and keys of real pods."""
+"""Who may do what to a running job, installed as users do it: real tokens and certificates."""
 
 import base64
 import json
@@ -8,27 +8,24 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-import zmq
 
 from builders import cluster_jobs, helm, mortal
 from builders.cluster_training import NAME, ClusterTraining
 from builders.pretended_training import PretendedTraining
-from builders.strangers import a_message, a_peer, answer
+from builders.strangers import a_message, a_peer, answer, hears_nothing
 from cluster import Kubectl, commands, namespaces
 from cluster.errors import CommandFailed
 from cluster.hooks import Hooks
 from disttrain.checkpoint import names
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
-from disttrain.job import pod_layout
-from disttrain.transport.config import CurveKeys
-from disttrain.transport.errors import TransportTimeout
+from disttrain.job import certificates, pod_layout
+from disttrain.job.credentials import Credentials, parse
 from disttrain.transport.header import Reason, Role, Verb
-from disttrain.transport.keys import parse
 from disttrain_operator.cluster import credentials
 
 pytestmark = pytest.mark.landing
@@ -73,8 +70,8 @@ def token(training: ClusterTraining) -> str:
 
 
 @pytest.fixture(scope="module")
-def keys(training: ClusterTraining) -> dict[str, CurveKeys]:
-    """The keys of the job's roles, as only an administrator can read them."""
+def issued(training: ClusterTraining) -> dict[str, Credentials]:
+    """The credentials of the job's roles, as only an administrator can read them."""
     found = [
         each["data"]
         for each in training.kubectl.items("secrets")
@@ -157,7 +154,7 @@ def test_a_coordinator_with_an_account_of_its_own_writes_its_status_alone(
 
 
 @pytest.mark.parametrize("role", ["shard", "replica"])
-def test_a_training_pod_has_no_token_and_only_its_own_keys(
+def test_a_training_pod_has_no_token_and_only_its_own_credentials(
     training: ClusterTraining, role: str
 ) -> None:
     name = training.pods(role)[0]["metadata"]["name"]
@@ -197,18 +194,18 @@ def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTrai
 
 
 def test_strangers_are_not_heard_and_a_replica_orders_nothing(
-    training: ClusterTraining, keys: dict[str, CurveKeys]
+    training: ClusterTraining, issued: dict[str, Credentials]
 ) -> None:
     volume = str(pod_layout.CHECKPOINTS_FOLDER)
     checkpoint = orders.Checkpoint(number=ORDERED_NUMBER, folder=volume)
     ordered = payloads.encode_order(NumberedOrder(id=9_999, order=checkpoint))
     stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
 
-    # Heard, because of its key, and refused, because of its role.
+    # Heard, because of its certificate, and refused, because of its role.
     with (
         door(training, Role.SHARD) as shard,
         door(training, Role.COORDINATOR) as coordinator,
-        a_peer(training.uid, keys["replica.json"]) as peer,
+        a_peer(training.uid, issued["replica.json"]) as peer,
     ):
         as_replica = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
         refusal = answer(peer, shard, Role.SHARD, as_replica)
@@ -220,11 +217,13 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
         refusal = answer(peer, coordinator, Role.COORDINATOR, request)
         assert b"NotAllowed" in bytes(refusal.payload)
 
-    own = unknown_keys(keys["replica.json"])
+    own = certificates.issue(training.uid)["replica"]
+    # The true authority, so that the listeners are believed.
+    forged = replace(own, authority=issued["replica.json"].authority)
     for listener in (Role.SHARD, Role.COORDINATOR):
-        for curve in (None, own):
+        for shown in (None, own, forged):
             with door(training, listener) as address:
-                assert hears_nothing(training.uid, curve, address, listener)
+                assert hears_nothing(training.uid, shown, address, listener)
 
     before = training.samples()
     training.wait_until(lambda: training.samples() > before, "training goes on")
@@ -254,21 +253,3 @@ def is_of_the_order(file: str, job: str) -> bool:
     own = (names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER))
     places = tuple(f"{job}/checkpoints/{name}" for name in own)
     return file == names.part_file(0) or file.startswith(places)
-
-
-def unknown_keys(known: CurveKeys) -> CurveKeys:
-    """A pair of nobody, with the public keys that the true listeners show."""
-    public, secret = (key.decode() for key in zmq.curve_keypair())
-    return CurveKeys(public=public, secret=secret, listeners=known.listeners)
-
-
-def hears_nothing(uid: str, curve: CurveKeys | None, address: str, listener: Role) -> bool:
-    """Whether a message to a process that answers all whom it hears stays unanswered."""
-    with a_peer(uid, curve) as stranger:
-        channel = stranger.connect(address, listener)
-        # Its connection is closed before or after the message could leave.
-        with suppress(TransportTimeout):
-            channel.send(*a_message(Verb.CONTROL_ORDER, Role.REPLICA, b"{}"))
-        heard = channel.receive(1.0)
-        channel.close()
-    return heard is None

@@ -15,11 +15,10 @@ from builders.scraping import asked
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
-from disttrain.launch import keys
+from disttrain.job import certificates
 from disttrain.launch.process_one import STOPPED
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
-from disttrain.transport.keys import parse
 
 pytestmark = pytest.mark.landing
 
@@ -255,19 +254,19 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
             assert "disttrain_" in asked(address, "/metrics").body
 
 
-def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
-    files, gate = keys.make(), tmp_path / "gate"
-    with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}, keys=files) as job:
+def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
+    issued, gate = certificates.issue(UID), tmp_path / "gate"
+    arguments = {"spec.task.arguments": {"gate": str(gate)}}
+    with PodJob(tmp_path, arguments, credentials=issued) as job:
         job.start(*ALL)
         status = job.wait_until(begun)
         shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
-        replica = parse(files["replica.json"])
         ordered = payloads.encode_order(
             NumberedOrder(id=9_999, order=orders.Checkpoint(number=99, folder=str(tmp_path)))
         )
         stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
         coordinator = job.coordinator_address
-        with a_peer(UID, replica) as peer:
+        with a_peer(UID, issued["replica"]) as peer:
             order = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
             assert answer(peer, shard, Role.SHARD, order).header.reason == Reason.NOT_ALLOWED
             order = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
@@ -298,7 +297,7 @@ def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
     [
         ({"DISTTRAIN_ROLE": "worker"}, "DISTTRAIN_ROLE must be one of"),
         ({"DISTTRAIN_INDEX": ""}, "DISTTRAIN_INDEX must be the index of the shard"),
-        ({"DISTTRAIN_KEYS_FILE": "/nowhere"}, "/nowhere cannot be read"),
+        ({"DISTTRAIN_CREDENTIALS_FILE": "/nowhere"}, "/nowhere cannot be read"),
     ],
 )
 def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:

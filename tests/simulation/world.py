@@ -126,7 +126,7 @@ class Life:
         self.world = world
         self.role = role
         kind = TransportKind.TCP
-        limits = Limits(send_queue=world.queue, receive_queue=world.queue)
+        limits = Limits(send_queue=world.queue)
         config = TransportConfig(kind=kind, job_uid=JOB_UID, role=role, limits=limits)
         self.transport = InMemoryTransport(world.network, config)
         self.is_alive = True

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disttrain.job import credentials
 from disttrain.parameter_server import messages
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.transport import keys, segments
-from disttrain.transport.errors import InvalidKeys, SegmentRefused
+from disttrain.transport import segments
+from disttrain.transport.errors import SegmentRefused
 from disttrain_operator import json_text, times
 from disttrain_operator.observed import outcomes
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
-KEY = "k" * 40
 
 
 def told(content: bytes) -> None:
@@ -43,10 +43,8 @@ READERS = {
         (SegmentRefused,),
         {"segment": 1, "process": 2, "descriptor": 3, "nbytes": 4, "name": "n", "access": "read"},
     ),
-    "keys": Reader(
-        keys.parse,
-        (InvalidKeys,),
-        {"public": KEY, "secret": KEY, "listeners": {"shard": KEY}, "allowed": {KEY: "replica"}},
+    "credentials": Reader(
+        credentials.parse, (ValueError,), {"certificate": "c", "key": "k", "authority": "a"}
     ),
     "welcome": Reader(
         messages.parse_welcome, (RequestRefused,), {"holder": 0, "epoch": 1, "chunk_bytes": 8}

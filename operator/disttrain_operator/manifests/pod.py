@@ -187,7 +187,7 @@ def _environment(context: Context, role: Role) -> list[Object]:
         Variable.ROLE: role.value,
         Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
         Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
-        Variable.KEYS_FILE: str(pod_layout.keys_file(role)),
+        Variable.CREDENTIALS_FILE: str(pod_layout.credentials_file(role)),
         "HOME": str(pod_layout.TEMPORARY_FOLDER),
     }
     if context.job.spec.task.source is not None:

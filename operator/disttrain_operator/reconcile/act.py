@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
-from disttrain.job.keys_file import KeyPair
+from disttrain.job.credentials import Credentials
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
 from disttrain_operator import untrusted
@@ -53,14 +53,14 @@ class Actor:
         self,
         client: Client,
         inventory: Inventory,
-        new_keys: Callable[[], Mapping[Role, KeyPair]],
+        issue: Callable[[str], Mapping[str, Credentials]],
         context: Context | None,
         knowledge: Knowledge,
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._inventory = inventory
-        self._new_keys = new_keys
+        self._issue = issue
         self._context = context
         self._knowledge = knowledge
         self._clock = clock
@@ -150,7 +150,7 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            secret = keys.secret(self._context, self._new_keys(), action.launch)
+            secret = keys.secret(self._context, self._issue(self._context.uid), action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.

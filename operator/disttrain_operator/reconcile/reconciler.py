@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.errors import RetryableError
-from disttrain.job.keys_file import KeyPair
-from disttrain.job.names import Role
+from disttrain.job.credentials import Credentials
 from disttrain.job.status import Phase
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
@@ -53,14 +52,14 @@ class Reconciler:
         client: Client,
         inventory: Inventory,
         config: ManifestConfig,
-        new_keys: Callable[[], Mapping[Role, KeyPair]],
+        issue: Callable[[str], Mapping[str, Credentials]],
         relist: Callable[[JobKey, str], Awaitable[None]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._inventory = inventory
         self._config = config
-        self._new_keys = new_keys
+        self._issue = issue
         self._relist = relist
         self._clock = clock
         self._known: dict[JobKey, Knowledge] = {}
@@ -113,7 +112,7 @@ class Reconciler:
             job = await self._record_end(request, job, planned)
         context = desired.of(job, self._config).context
         actor = Actor(
-            self._client, self._inventory, self._new_keys, context, request.knowledge, self._clock
+            self._client, self._inventory, self._issue, context, request.knowledge, self._clock
         )
         await actor.perform(job, planned.actions)
         request.knowledge.error = None

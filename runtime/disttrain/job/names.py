@@ -16,6 +16,8 @@ class Role(StrEnum):
 
 COORDINATOR = "coordinator"
 """Name of the one coordinator of a job."""
+LAUNCHER = "launcher"
+"""Who starts the processes of a job on one machine. No role: there is none in a cluster."""
 
 
 def replica_name(replica_index: int) -> str:

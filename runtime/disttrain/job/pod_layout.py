@@ -54,8 +54,8 @@ class Variable(StrEnum):
     """Where the task's module is looked up first."""
     LAUNCH_FILE = "DISTTRAIN_LAUNCH_FILE"
     """The manifest."""
-    KEYS_FILE = "DISTTRAIN_KEYS_FILE"
-    """The role's keys; without it nothing is encrypted."""
+    CREDENTIALS_FILE = "DISTTRAIN_CREDENTIALS_FILE"
+    """The role's certificate and key; without it nothing is encrypted."""
     TERMINATION_LOG = "DISTTRAIN_TERMINATION_LOG"
     """Where the outcome is written."""
     COORDINATOR_ADDRESS = "DISTTRAIN_COORDINATOR_ADDRESS"
@@ -74,13 +74,13 @@ class Variable(StrEnum):
     """Address of the pod."""
 
 
-def keys_key(role: Role) -> str:
+def credentials_key(role: Role) -> str:
     """Key of the launch Secret that the pods of a role mount, and no others."""
     return f"{role}.json"
 
 
-def keys_file(role: Role) -> PurePosixPath:
-    return LAUNCH_FOLDER / keys_key(role)
+def credentials_file(role: Role) -> PurePosixPath:
+    return LAUNCH_FOLDER / credentials_key(role)
 
 
 def run_folder(job: str, uid: str) -> PurePosixPath:

@@ -9,13 +9,14 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from disttrain.job import location, names
+from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
+from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -89,8 +90,8 @@ class LaunchConfig:
     the next life of the same process. Empty: not known."""
     cluster: ClusterAccess | None = None
     """Where the coordinator writes the status of the job's object; None: nowhere."""
-    keys: CurveKeys | None = None
-    """Of the process's role; None: nothing is encrypted."""
+    credentials: Credentials | None = None
+    """Of the process; None: nothing is encrypted."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
@@ -115,7 +116,7 @@ class LaunchConfig:
             kind=self.transport,
             job_uid=self.job_uid,
             role=TransportRole[self.role.name],
-            curve=self.keys,
+            credentials=self.credentials,
         )
 
     @property

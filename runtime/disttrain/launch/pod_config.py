@@ -6,13 +6,14 @@ from pathlib import Path
 
 from disttrain.job import pod_layout
 from disttrain.job.cluster_names import Hosts
+from disttrain.job.credentials import Credentials
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import ClusterAccess, LaunchConfig, Supervisor
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.transport.config import TransportKind
 
 _THREADS = "OMP_NUM_THREADS"
 _API_HOST = "KUBERNETES_SERVICE_HOST"
@@ -33,7 +34,7 @@ class PodEnvironment:
     termination_log: Path
     run_folder: Path | None
     """None: the job's own in the shared volume."""
-    keys_file: Path | None
+    credentials_file: Path | None
     """None: nothing is encrypted."""
     coordinator_address: str
     """Each address replaces what follows from the job's name and the cluster; empty: as there."""
@@ -60,7 +61,7 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
         termination_log=_path(environ, Variable.TERMINATION_LOG)
         or Path(pod_layout.TERMINATION_LOG),
         run_folder=_path(environ, Variable.RUN_FOLDER),
-        keys_file=_path(environ, Variable.KEYS_FILE),
+        credentials_file=_path(environ, Variable.CREDENTIALS_FILE),
         coordinator_address=environ.get(Variable.COORDINATOR_ADDRESS, ""),
         listen_address=environ.get(Variable.LISTEN_ADDRESS, ""),
         announce_address=environ.get(Variable.ANNOUNCE_ADDRESS, ""),
@@ -112,7 +113,7 @@ def _invalid(name: str, wanted: str, given: str) -> InvalidLaunchConfig:
 
 
 def make(
-    environment: PodEnvironment, job: DistTrainJob, keys: CurveKeys | None, cores: int
+    environment: PodEnvironment, job: DistTrainJob, credentials: Credentials | None, cores: int
 ) -> LaunchConfig:
     """The launch config; `cores` are those that this process may use, if nothing says how many.
 
@@ -143,7 +144,7 @@ def make(
         supervisor=Supervisor.NODE,
         place=environment.pod,
         cluster=environment.cluster if role is Role.COORDINATOR else None,
-        keys=keys,
+        credentials=credentials,
     )
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from disttrain.errors import FinalError
-from disttrain.job import manifest_file
+from disttrain.job import credentials, manifest_file
+from disttrain.job.credentials import Credentials
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
@@ -29,9 +30,6 @@ from disttrain.launch.pod_config import PodEnvironment
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
-from disttrain.transport import keys
-from disttrain.transport.config import CurveKeys
-from disttrain.transport.errors import InvalidKeys
 
 LOG = logs.get(__name__)
 
@@ -56,19 +54,21 @@ def run(terminations: Terminations) -> NoReturn:
 
 def _config(environment: PodEnvironment) -> LaunchConfig:
     job = manifest_file.load_job(environment.launch_file)
-    return pod_config.make(environment, job, _keys(environment.keys_file), cores.usable())
+    return pod_config.make(
+        environment, job, _credentials(environment.credentials_file), cores.usable()
+    )
 
 
-def _keys(file: Path | None) -> CurveKeys | None:
+def _credentials(file: Path | None) -> Credentials | None:
     if file is None:
         return None
     try:
-        return keys.parse(file.read_bytes())
+        return credentials.parse(file.read_bytes())
     except OSError as error:
-        message = f"{Variable.KEYS_FILE}: {file} cannot be read: {error.strerror}"
+        message = f"{Variable.CREDENTIALS_FILE}: {file} cannot be read: {error.strerror}"
         raise InvalidLaunchConfig(message) from error
-    except InvalidKeys as error:
-        message = f"{Variable.KEYS_FILE}: {file}: {error}"
+    except ValueError as error:
+        message = f"{Variable.CREDENTIALS_FILE}: {file}: {error}"
         raise InvalidLaunchConfig(message) from error
 
 

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.job import defaults, names
+from disttrain.job.credentials import Credentials
 from disttrain.job.run_status import RunStatus
 from disttrain.launch.config import LaunchConfig
 from disttrain.launcher.fork_messages import Ended
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import logs
-from disttrain.transport.config import CurveKeys
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 
@@ -32,10 +32,10 @@ _LONGEST_ERROR = 500
 class ControlLink:
     """The link over the job's own transport."""
 
-    def __init__(self, config: LaunchConfig, keys: CurveKeys | None) -> None:
-        """`config` is the coordinator's, `keys` are the launcher's."""
+    def __init__(self, config: LaunchConfig, credentials: Credentials | None) -> None:
+        """`config` is the coordinator's, `credentials` are the launcher's."""
         self._transport = open_transport(
-            replace(config.transport_config, role=Role.LAUNCHER, curve=keys)
+            replace(config.transport_config, role=Role.LAUNCHER, credentials=credentials)
         )
         address = config.coordinator_address
         self._client = CoordinatorClient(lambda: self._transport.connect(address), Role.LAUNCHER)

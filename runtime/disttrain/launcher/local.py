@@ -9,9 +9,7 @@ from disttrain.launcher.fleet import Fleet, UserModule
 from disttrain.launcher.launcher import CoordinatorLink, Launcher, Watcher
 from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
-from disttrain.transport.header import Role
 
-LAUNCHER = "launcher"
 """Name of its log."""
 
 
@@ -21,7 +19,7 @@ def run_job(run: Run, watcher: Watcher) -> Outcome:
     It adopts and kills every descendant that is left at the end. Closes the run.
     """
     linux.adopt_orphans()
-    logs.configure(LAUNCHER, run.folder.logs)
+    logs.configure(names.LAUNCHER, run.folder.logs)
     fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
     with closing(run):
         return Launcher(run, fleet, lambda: _open_link(run), watcher).run()
@@ -31,4 +29,4 @@ def _open_link(run: Run) -> CoordinatorLink:
     # Imported while torch is being imported by the fork server, instead of before.
     from disttrain.launcher.coordinator_link import ControlLink  # noqa: PLC0415
 
-    return ControlLink(run.configs[names.COORDINATOR], run.place.keys.get(Role.LAUNCHER))
+    return ControlLink(run.configs[names.COORDINATOR], run.place.credentials.get(names.LAUNCHER))

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from disttrain.job import names
+from disttrain.job.credentials import Credentials
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Transport
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.launch.config import LaunchConfig, process_name
-from disttrain.transport.config import CurveKeys, TransportKind
-from disttrain.transport.header import Role as TransportRole
+from disttrain.transport.config import TransportKind
 
 CORES_PER_SHARD_CORE = 4
 """One core in four at most is set aside for shards, since they mostly wait."""
@@ -53,8 +53,8 @@ class Place:
     """Reserved on 127.0.0.1 for a job over TCP, kept over the coordinator's restarts; else 0."""
     cores: int
     resume_from: Path | None = None
-    keys: Mapping[TransportRole, CurveKeys] = field(default_factory=dict, repr=False)
-    """By who uses them, for a job over TCP, whose ports every user of the machine reaches."""
+    credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
+    """By role, for a job over TCP, whose ports every user of the machine reaches."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
@@ -93,7 +93,7 @@ def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> L
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
-        keys=place.keys.get(TransportRole[role.name]),
+        credentials=place.credentials.get(role),
     )
 
 

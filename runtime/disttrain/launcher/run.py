@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import effective
+from disttrain.job import effective, names
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -82,7 +82,8 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, effective.text(job).encode())
-        place = _place(job, run_folder, held, task_folder=task_folder)
+        uid = uuid.uuid4().hex
+        place = _place(job, run_folder, held, task_folder=task_folder, uid=uid)
         return _prepared(job, run_folder, place, held.pop_all())
 
 
@@ -104,8 +105,9 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
                 "begin anew with `disttrain run`, into another folder, or delete this one first"
             )
             raise NothingToResume(message)
-        place = _place(job, folder, held, task_folder=record.task_folder)
-        place = replace(place, job_uid=record.job_uid, resume_from=checkpoint)
+        uid = record.job_uid
+        place = _place(job, folder, held, task_folder=record.task_folder, uid=uid)
+        place = replace(place, resume_from=checkpoint)
         for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
         return _prepared(job, folder, place, held.pop_all())
@@ -139,22 +141,25 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
         raise CheckpointsUnusable(message) from error
 
 
-def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path) -> Place:
+def _place(
+    job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path, uid: str
+) -> Place:
     """A new place; what it takes of the machine is freed by `held`."""
     port, found = 0, {}
     if transport_kind(job) is TransportKind.TCP:
-        # Imports zmq, which is slow, and which the launcher needs only later otherwise.
-        from disttrain.launch import keys  # noqa: PLC0415
+        # Imports cryptography, which is slow, and which no other job needs.
+        from disttrain.job import certificates  # noqa: PLC0415
 
-        port, found = held.enter_context(reserved_port.reserve()), keys.of_one_machine()
+        port = held.enter_context(reserved_port.reserve())
+        found = certificates.issue(uid, [*Role, names.LAUNCHER])
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
-        job_uid=uuid.uuid4().hex,
+        job_uid=uid,
         sockets=sockets_folder.create(held),
         coordinator_port=port,
         cores=cores.usable(),
-        keys=found,
+        credentials=found,
     )
 
 

@@ -31,22 +31,20 @@ _WITHOUT_PAYLOAD = frozenset(map(int, (Verb.UPLOADED, Verb.PUSHED, Verb.STAGED))
 
 
 def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
-    """The first frame; ValueError if a field does not fit.
+    """HEADER_BYTES; ValueError if a field does not fit.
 
     `place` is (segment, segment_offset, payload_bytes, checksum).
     """
     try:
         return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-4], *place)
     except struct.error as error:
-        message = f"{header} does not fit into a frame: {error}"
+        message = f"{header} does not fit into its bytes: {error}"
         raise ValueError(message) from error
 
 
-def decode(frame: bytes | memoryview, *, job: int) -> Header:
-    """The header in a first frame, consistent in itself. Raises only MalformedMessage."""
-    if len(frame) != HEADER_BYTES:
-        raise MalformedMessage(Refusal.LENGTH, f"{len(frame)} bytes instead of {HEADER_BYTES}")
-    prefix, *values = _STRUCT.unpack(frame)
+def decode(encoded: bytes | memoryview, *, job: int) -> Header:
+    """The header in HEADER_BYTES, consistent in itself. Raises only MalformedMessage."""
+    prefix, *values = _STRUCT.unpack(encoded)
     if prefix != _PREFIX:
         raise MalformedMessage(Refusal.MAGIC, f"starts with {prefix!r} instead of {_PREFIX!r}")
     header = Header._make(values)

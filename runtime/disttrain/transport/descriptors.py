@@ -1,14 +1,14 @@
-"""How many connections a process may have: descriptors of the system, sockets of ZeroMQ."""
+"""How many connections a process may have."""
 
 import resource
 from contextlib import suppress
 
-PER_CONNECTION = 3
-"""Of a client's connection: the bell, ZeroMQ's mailbox, and the socket itself."""
+PER_CONNECTION = 2
+"""Descriptors of a client's connection: the bell and the socket itself."""
 ASIDE = 256
 """For everything else: files, pipes, segments, the threads of libraries."""
 MOST_SOCKETS = 1 << 14
-"""Of one process. ZeroMQ's own default is 1,023; each place costs it 8 bytes."""
+"""Of one process."""
 _WANTED = PER_CONNECTION * MOST_SOCKETS + ASIDE
 
 

@@ -101,7 +101,7 @@ class Reason(IntEnum):
 
 
 class Header(NamedTuple):
-    """What the first frame of every message says. Fields that a verb does not use are zero."""
+    """What stands before every payload. Fields that a verb does not use are zero."""
 
     verb: int
     job: int
@@ -149,7 +149,7 @@ class Header(NamedTuple):
     """Bytes from the start of that segment."""
     payload_bytes: int
     checksum: int
-    """xxh3_64 of the payload; 0 is unchecked (shared memory, empty payload)."""
+    """xxh3_64 of the payload; 0 is unchecked (shared memory, TLS, empty payload)."""
 
 
 EMPTY = Header(*([0] * len(Header._fields)))

@@ -292,7 +292,7 @@ class InMemoryTransport:
         self.config = config
         self.job = job_digest(config.job_uid)
         self.chunk_bytes = network.chunk_bytes
-        self.queue = config.limits.send_queue + config.limits.receive_queue
+        self.queue = 2 * config.limits.send_queue
         """Messages under way in one direction of a connection."""
         self._endpoints: list[Endpoint] = []
 

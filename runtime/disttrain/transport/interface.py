@@ -77,7 +77,8 @@ class Message(NamedTuple):
 class Request(NamedTuple):
     """A message received by a listener.
 
-    `payload` may be the peer's own memory, mapped read-only: finish with it before answering.
+    `payload` is read-only, and may be the peer's own memory: finish with it before answering. It is
+    overwritten by what the listener receives next.
     """
 
     peer: bytes
@@ -86,7 +87,7 @@ class Request(NamedTuple):
 
     @property
     def role(self) -> Role:
-        """Role of the sender; with CURVE the one its key stands for, otherwise what it says."""
+        """Role of the sender; under TLS the one of its certificate, otherwise what it says."""
         return Role(self.header.role)
 
 
@@ -124,6 +125,8 @@ class Channel(Endpoint, Protocol):
         self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
     ) -> None:
         """Queues a request. Raises TransportTimeout when the queue stays full, and MessageTooLarge.
+
+        What cannot be sent now is sent while this thread calls `send`, `receive` or `wait`.
 
         To a coordinator it never waits: a full queue raises at once.
 
@@ -192,7 +195,7 @@ class Transport(Protocol):
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """Connects in the background, also to a listener to come. Raises AddressRefused.
 
-        With CURVE, `listener` must have the key of its role.
+        Under TLS the peer must have a certificate of the role `listener`.
         """
         ...
 

@@ -16,9 +16,7 @@ class OrdinaryMemory:
 
     def allocate(self, name: str, nbytes: int) -> Buffer:
         """Page-aligned and zero; pages are taken from the system when they are first touched."""
-        pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        _prefer_huge(pages)
-        buffer = Buffer(name=name, view=memoryview(pages)[:nbytes])
+        buffer = Buffer(name=name, view=pages(nbytes)[:nbytes])
         self._buffers.append(buffer)
         return buffer
 
@@ -26,6 +24,13 @@ class OrdinaryMemory:
         for buffer in self._buffers:
             buffer.close()
         self._buffers.clear()
+
+
+def pages(nbytes: int) -> memoryview:
+    """Fresh and zero; the system gives them when they are first touched."""
+    fresh = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _prefer_huge(fresh)
+    return memoryview(fresh)
 
 
 def _prefer_huge(pages: mmap.mmap) -> None:

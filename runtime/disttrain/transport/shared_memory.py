@@ -7,12 +7,13 @@ client's segment, done before its header is sent.
 import os
 import select
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from disttrain.transport import codec, segments
+from disttrain.transport.channel import SocketChannel, inline_payload
 from disttrain.transport.config import Limits, TransportConfig
 from disttrain.transport.errors import AddressRefused, MalformedMessage, Refusal, SegmentRefused
+from disttrain.transport.framing import Received
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import (
     Buffer,
@@ -24,9 +25,9 @@ from disttrain.transport.interface import (
     Slice,
     as_bytes,
 )
+from disttrain.transport.listener import SocketListener
 from disttrain.transport.segments import Access, Description, SegmentMemory
-from disttrain.transport.sockets import Frame, Socket
-from disttrain.transport.tcp import TcpChannel, TcpListener, TcpTransport, inline_payload
+from disttrain.transport.tcp import TcpTransport
 
 _SWEEP_SECONDS = 0.5
 """How long the memory of a dead process may stay mapped."""
@@ -34,11 +35,11 @@ _SWEEP_SECONDS = 0.5
 _LOCAL = ("ipc://", "tcp://127.0.0.1:")
 
 
-class SharedMemoryChannel(TcpChannel):
+class SharedMemoryChannel(SocketChannel):
     """See `interface.Channel`. Describes a segment before the first message that refers to it."""
 
-    def __init__(self, socket: Socket, config: TransportConfig) -> None:
-        super().__init__(socket, config)
+    def __init__(self, config: TransportConfig, address: str, listener: Role) -> None:
+        super().__init__(config, address, listener, config.limits.header_queue)
         self._attached: set[tuple[int, Access]] = set()
         self._places: dict[int, Buffer] = {}
 
@@ -63,16 +64,20 @@ class SharedMemoryChannel(TcpChannel):
             super().send(attach, segments.describe(part.buffer, access))
             self._attached.add(key)
         place = (part.buffer.segment, part.offset, part.nbytes, 0)
-        self._queue([codec.encode(header, job=self._job, place=place)])
+        self._queue(codec.encode(header, job=self._job, place=place))
 
-    def _payload(self, header: Header, rest: Sequence[Frame]) -> memoryview:
+    def _begin_connection(self) -> None:
+        self._attached.clear()
+
+    def _payload(self, received: Received) -> memoryview:
+        header = received.header
         if header.verb == Verb.REFUSED and header.reason == Reason.WRONG_RECEIVER:
             self._attached.clear()
         if not header.segment:
-            return inline_payload(header, rest)
+            return received.payload
         buffer = self._places.get(header.segment)
         end = header.segment_offset + header.payload_bytes
-        if rest or buffer is None or end > buffer.view.nbytes:
+        if buffer is None or end > buffer.view.nbytes:
             raise MalformedMessage(
                 Refusal.SEGMENT, f"answer in segment {header.segment} up to byte {end}"
             )
@@ -184,11 +189,12 @@ class Attachments:
         self._ended.register(descriptor, select.POLLIN)
 
 
-class SharedMemoryListener(TcpListener):
+class SharedMemoryListener(SocketListener):
     """See `interface.Listener`."""
 
-    def __init__(self, socket: Socket, config: TransportConfig) -> None:
-        super().__init__(socket, config)
+    def __init__(self, config: TransportConfig, address: str) -> None:
+        limits = config.limits
+        super().__init__(config, address, limits.payload_bytes, limits.header_queue)
         self._attachments = Attachments(self._job, config.limits)
 
     def receive(self, timeout: float) -> Request | None:
@@ -207,9 +213,7 @@ class SharedMemoryListener(TcpListener):
             self.refused[Refusal.SEGMENT] += 1
             return False
         place = (to.header.segment, offset, view.nbytes, 0)
-        return self.socket.send(
-            [to.peer, codec.encode(header, job=self._job, place=place)], copy=True
-        )
+        return self._send_to(to.peer, codec.encode(header, job=self._job, place=place))
 
     def forget(self, peer: bytes) -> None:
         """Unmaps its segments."""
@@ -220,20 +224,19 @@ class SharedMemoryListener(TcpListener):
         super().close()
         self._attachments.close()
 
-    def _request(self, peer: bytes, header: Header, rest: Sequence[Frame]) -> Request | None:
+    def _request(self, peer: bytes, received: Received) -> Request | None:
         try:
-            if header.verb == Verb.ATTACH:
-                self._attachments.attach(peer, segments.parse(inline_payload(header, rest)))
+            if received.header.verb == Verb.ATTACH:
+                self._attachments.attach(peer, segments.parse(inline_payload(received)))
                 return None
-            return Request(peer, header, self._payload_of(peer, header, rest))
+            return Request(peer, received.header, self._payload_of(peer, received))
         except SegmentRefused as error:
             raise MalformedMessage(Refusal.SEGMENT, str(error)) from error
 
-    def _payload_of(self, peer: bytes, header: Header, rest: Sequence[Frame]) -> memoryview:
+    def _payload_of(self, peer: bytes, received: Received) -> memoryview:
+        header = received.header
         if not header.segment:
-            return inline_payload(header, rest)
-        if rest:
-            raise MalformedMessage(Refusal.FRAMES, "a payload beside a reference")
+            return received.payload
         access = Access.WRITE if header.verb == Verb.FETCH else Access.READ
         key = (header.segment, access)
         part = self._attachments.part(peer, key, header.segment_offset, header.payload_bytes)
@@ -263,12 +266,12 @@ class SharedMemoryTransport(TcpTransport):
     def listen(self, address: str) -> Listener:
         """On a Unix socket or the loopback."""
         _check_local(address)
-        return SharedMemoryListener(self._sockets.listen(address), self._config)
+        return self._kept(SharedMemoryListener(self._config, address))
 
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """To a Unix socket or the loopback."""
         _check_local(address)
-        return SharedMemoryChannel(self._sockets.connect(address, listener), self._config)
+        return self._kept(SharedMemoryChannel(self._config, address, listener))
 
 
 def _check_local(address: str) -> None:

@@ -12,9 +12,9 @@ def test_places_that_documents_promise() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_each_role_has_keys_of_its_own(role: Role) -> None:
-    assert pod_layout.keys_key(role) == f"{role}.json"
-    assert str(pod_layout.keys_file(role)) == f"/etc/disttrain/launch/{role}.json"
+def test_each_role_has_credentials_of_its_own(role: Role) -> None:
+    assert pod_layout.credentials_key(role) == f"{role}.json"
+    assert str(pod_layout.credentials_file(role)) == f"/etc/disttrain/launch/{role}.json"
 
 
 def test_jobs_of_the_same_name_have_folders_of_their_own() -> None:

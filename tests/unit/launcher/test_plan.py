@@ -6,17 +6,20 @@ from pathlib import Path
 import pytest
 
 from builders.jobs import a_job
+from disttrain.job import certificates, names
+from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
+from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import keys as launch_keys
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launcher.plan import Place, Threads, plan, share_out
 from disttrain.launcher.plan import joining as joining_config
-from disttrain.transport.config import CurveKeys, TransportKind
-from disttrain.transport.header import Role
+from disttrain.transport.config import TransportKind
+
+ISSUED = certificates.issue("one", [*Role, names.LAUNCHER])
 
 
-def a_place(cores: int = 2, keys: Mapping[Role, CurveKeys] | None = None) -> Place:
+def a_place(cores: int = 2, issued: Mapping[str, Credentials] | None = None) -> Place:
     return Place(
         run_folder=Path("/runs/one"),
         task_folder=Path("/tasks"),
@@ -24,7 +27,7 @@ def a_place(cores: int = 2, keys: Mapping[Role, CurveKeys] | None = None) -> Pla
         sockets=Path("/tmp/s"),
         coordinator_port=4711,
         cores=cores,
-        keys=keys or {},
+        credentials=issued or {},
     )
 
 
@@ -49,32 +52,24 @@ def test_tcp_stays_on_the_loopback() -> None:
     assert configs["shard-0"].listen_address == "tcp://127.0.0.1:0"
 
 
-def test_over_tcp_each_role_has_its_own_keys_and_meets_those_it_talks_to() -> None:
-    keys = launch_keys.of_one_machine()
-    configs = plan(a_job("spec.transport=tcp"), a_place(keys=keys))
-    for name, role in (("coordinator", 1), ("shard-0", 2), ("replica-0", 3)):
-        assert configs[name].transport_config.curve == keys[Role(role)]
-    public = {own.public: role for role, own in keys.items()}
-    assert len(public) == len(Role)
-    assert keys[Role.COORDINATOR].allowed == {
-        key: role for key, role in public.items() if role is not Role.COORDINATOR
-    }
-    assert keys[Role.LAUNCHER].listeners == {Role.COORDINATOR: keys[Role.COORDINATOR].public}
+def test_over_tcp_each_process_has_the_credentials_of_its_role() -> None:
+    configs = plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED))
+    for name in ("coordinator", "shard-0", "replica-0"):
+        assert configs[name].transport_config.credentials == ISSUED[configs[name].role]
+    assert names.LAUNCHER not in {config.role for config in configs.values()}
 
 
-def test_a_loop_of_the_users_own_has_a_replicas_keys_and_no_index() -> None:
-    keys = launch_keys.of_one_machine()
-    joining = joining_config(a_job("spec.transport=tcp"), a_place(keys=keys))
-    assert (joining.process, joining.keys) == ("replica", keys[Role.REPLICA])
+def test_a_loop_of_the_users_own_has_a_replicas_credentials_and_no_index() -> None:
+    joining = joining_config(a_job("spec.transport=tcp"), a_place(issued=ISSUED))
+    assert (joining.process, joining.credentials) == ("replica", ISSUED[Role.REPLICA])
 
 
-def test_a_config_with_keys_survives_its_file(tmp_path: Path) -> None:
-    place = a_place(keys=launch_keys.of_one_machine())
-    for name, config in plan(a_job("spec.transport=tcp"), place).items():
+def test_a_config_with_credentials_survives_its_file(tmp_path: Path) -> None:
+    for name, config in plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED)).items():
         launch_config.write(tmp_path / name, config)
         assert launch_config.read(tmp_path / name) == config
-        assert config.keys is not None
-        assert config.keys.secret not in repr(config)
+        assert config.credentials is not None
+        assert config.credentials.key[40:80] not in repr(config)
 
 
 def test_a_config_survives_its_file(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from builders.operator_jobs import UID, context
-from disttrain.job.keys_file import KeyPair
+from disttrain.job import certificates, credentials, pod_layout
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import access, keys, volume
@@ -107,7 +107,7 @@ def test_a_single_shard_has_no_budget() -> None:
     assert Kind.PodDisruptionBudget not in {child.kind for child in children(single, SCALE)}
 
 
-def test_a_pod_mounts_the_keys_of_its_role_alone() -> None:
+def test_a_pod_mounts_the_credentials_of_its_role_alone() -> None:
     for role in Role:
         volumes = pod_template(context(), role)["spec"]["volumes"]
         (secret,) = [each["secret"] for each in volumes if "secret" in each]
@@ -260,19 +260,15 @@ def test_suspending_changes_no_object_but_the_scale() -> None:
     assert keys.launch_file(suspended) == keys.launch_file(running)
 
 
-def test_a_role_knows_its_own_secret_and_whom_it_meets() -> None:
-    pairs = {role: KeyPair(f"public {role}", f"secret {role}") for role in Role}
-    secret = keys.secret(context(), pairs, "{}")
-    files = {name: json.loads(text) for name, text in secret["stringData"].items()}
+def test_a_role_gets_its_own_credentials_and_reads_them() -> None:
+    issued = certificates.issue(UID)
+    secret = keys.secret(context(), issued, "{}")
+    files = secret["stringData"]
 
     assert secret["immutable"] is True
     assert UID[:8] in secret["metadata"]["name"]
-    assert files["replica.json"]["listeners"] == {
-        "coordinator": "public coordinator",
-        "shard": "public shard",
-    }
-    assert files["replica.json"]["allowed"] == {}
-    assert files["shard.json"]["allowed"] == {"public replica": "replica"}
-    assert [name for name, text in secret["stringData"].items() if "secret shard" in text] == [
-        "shard.json"
-    ]
+    for role in Role:
+        name = pod_layout.credentials_key(role)
+        assert credentials.parse(files[name].encode()) == issued[role]
+        holders = [name for name, text in files.items() if issued[role].key[40:80] in text]
+        assert holders == [name]

@@ -1,0 +1,247 @@
+"""Messages over a stream: a greeting once, then headers, each followed by its payload.
+
+A greeting is magic, protocol version and the job's digest, so that a stranger is known by its first
+bytes. The payload of a header that refers to shared memory does not travel.
+"""
+
+import mmap
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import xxhash
+
+from disttrain.transport import codec, memory
+from disttrain.transport.errors import MalformedMessage, Refusal, UnreadableStream
+from disttrain.transport.header import MAGIC, PROTOCOL_VERSION, Header
+from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
+from disttrain.transport.stream import Stream
+
+_GREETING = struct.Struct("<4sHQ")
+_BLOCK_BYTES = 256 << 10
+"""Received, then summed up while the cache still holds it."""
+_PLACE_BYTES = 2 << 20
+"""A chunk over TCP."""
+_MOST_SPARE = 4
+
+
+def greeting(job: int) -> bytes:
+    return _GREETING.pack(MAGIC, PROTOCOL_VERSION, job)
+
+
+class Outbox:
+    """What waits to be sent to one peer: a bounded number of messages, sent from where they lie."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[list[memoryview]] = deque()
+        self._has_begun = False
+        """The first of them is partly sent."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= self._limit
+
+    def add(self, *parts: bytes | memoryview) -> None:
+        self._waiting.append([memoryview(part) for part in parts if len(part)])
+
+    def add_first(self, part: bytes) -> None:
+        """Before everything that waits; nothing may be partly sent."""
+        self._waiting.appendleft([memoryview(part)])
+
+    def flush(self, stream: Stream) -> None:
+        """Send what the stream takes now. Raises ConnectionLost."""
+        while self._waiting:
+            parts = self._waiting[0]
+            sent = stream.write(parts)
+            if not sent:
+                return
+            self._has_begun = True
+            _drop(parts, sent)
+            if not parts:
+                self._waiting.popleft()
+                self._has_begun = False
+
+    def copy_last(self) -> None:
+        """Let what lies where the last message is sent from change."""
+        if self._waiting:
+            self._waiting[-1] = [memoryview(bytes(part)) for part in self._waiting[-1]]
+
+    def drop_begun(self) -> None:
+        """After a lost connection: half a message is of no use to the next one."""
+        if self._has_begun:
+            self._waiting.popleft()
+        self._has_begun = False
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._has_begun = False
+
+
+def _drop(parts: list[memoryview], nbytes: int) -> None:
+    """Take so many bytes off the beginning."""
+    while nbytes:
+        if nbytes < parts[0].nbytes:
+            parts[0] = parts[0][nbytes:]
+            return
+        nbytes -= parts.pop(0).nbytes
+
+
+class Received(NamedTuple):
+    """A message, whole."""
+
+    header: Header
+    payload: memoryview
+    """Read-only."""
+    refusal: Refusal | None
+    """Why it is to be dropped."""
+
+
+class Inbox:
+    """Puts together the messages of one connection, each payload in its place."""
+
+    def __init__(self, job: int, largest_bytes: int, *, has_checksums: bool) -> None:
+        self._job = job
+        self._largest_bytes = largest_bytes
+        self._has_checksums = has_checksums
+        self._greeting = memoryview(bytearray(_GREETING.size))
+        self._head = memoryview(bytearray(codec.HEADER_BYTES))
+        self._filled = 0
+        """Bytes of what is being received: greeting, header or payload."""
+        self._header: Header | None = None
+        self._place: memoryview | None = None
+        self._refusal: Refusal | None = None
+        self._sum = xxhash.xxh3_64()
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether a part of a message has come."""
+        return self._filled > 0 or self._header is not None
+
+    def is_greeted(self, stream: Stream) -> bool:
+        """Whether the whole greeting has come. Raises ConnectionLost, UnreadableStream."""
+        if not self._fill(stream, self._greeting):
+            return False
+        magic, version, job = _GREETING.unpack(self._greeting)
+        if (magic, version) != (MAGIC, PROTOCOL_VERSION):
+            raise UnreadableStream(Refusal.MAGIC, f"greets with {magic!r}, version {version}")
+        if job != self._job:
+            detail = f"digest {job:016x} instead of {self._job:016x}"
+            raise UnreadableStream(Refusal.WRONG_JOB, detail)
+        return True
+
+    def has_header(self, stream: Stream) -> bool:
+        """Whether a header has come, if need be now. Raises ConnectionLost, UnreadableStream."""
+        if self._header is None and self._fill(stream, self._head):
+            self._header, self._sum = self._decoded(), xxhash.xxh3_64()
+        return self._header is not None
+
+    def next(
+        self, stream: Stream, place_of: Callable[[Header], memoryview | None]
+    ) -> Received | None:
+        """The next message once it is whole. Raises ConnectionLost, UnreadableStream.
+
+        `place_of` is asked once for each payload: None is fresh memory, and a message whose payload
+        is not as long as its place is refused.
+        """
+        if not self.has_header(stream) or (header := self._header) is None:
+            return None
+        if self._place is None:
+            self._place = self._placed(header, place_of)
+        if self._place.nbytes and not self._fill(stream, self._place):
+            return None
+        if self._refusal is None and not self._is_intact(header):
+            self._refusal = Refusal.CHECKSUM
+        received = Received(header, self._place.toreadonly(), self._refusal)
+        self._header = self._place = self._refusal = None
+        return received
+
+    def take_place(self) -> memoryview:
+        """Where half a message lies that nobody will receive any more."""
+        place, self._place = self._place or NO_BYTES, None
+        return place
+
+    def _decoded(self) -> Header:
+        try:
+            header = codec.decode(self._head, job=self._job)
+        except MalformedMessage as error:
+            raise UnreadableStream(error.refusal, str(error)) from error
+        if inline_bytes(header) > self._largest_bytes:
+            detail = f"{header.payload_bytes} bytes; at most {self._largest_bytes}"
+            raise UnreadableStream(Refusal.PAYLOAD, detail)
+        return header
+
+    def _placed(
+        self, header: Header, place_of: Callable[[Header], memoryview | None]
+    ) -> memoryview:
+        nbytes = inline_bytes(header)
+        if not nbytes:
+            return NO_BYTES
+        place = place_of(header)
+        if place is not None and place.nbytes == nbytes:
+            return as_bytes(place)
+        if place is not None:
+            self._refusal = Refusal.PAYLOAD
+        return memoryview(bytearray(nbytes))
+
+    def _is_intact(self, header: Header) -> bool:
+        if not self._has_checksums or not inline_bytes(header):
+            return True
+        return self._sum.intdigest() == header.checksum
+
+    def _fill(self, stream: Stream, place: memoryview) -> bool:
+        """Whether the place is full now; then the next one is filled from its beginning."""
+        while self._filled < place.nbytes:
+            block = place[self._filled : self._filled + _BLOCK_BYTES]
+            count = stream.read_into(block)
+            if not count:
+                return False
+            if self._has_checksums and self._header is not None:
+                self._sum.update(block[:count])
+            self._filled += count
+        self._filled = 0
+        return True
+
+
+class Pages:
+    """Where a listener puts the payloads that it receives; places are used again.
+
+    Belongs to one thread.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[memoryview] = []
+
+    def place(self, header: Header) -> memoryview | None:
+        """Exactly as long as the payload; None, fresh memory, for those that are no whole chunk."""
+        nbytes = header.payload_bytes
+        if not _PLACE_BYTES // 2 < nbytes <= _PLACE_BYTES:
+            return None
+        return (self._spare.pop() if self._spare else memory.pages(_PLACE_BYTES))[:nbytes]
+
+    def take_back(self, place: memoryview) -> None:
+        """Nobody reads there any more; memory of others is left alone."""
+        pages = place.obj
+        if not isinstance(pages, mmap.mmap) or len(pages) != _PLACE_BYTES:
+            return
+        if len(self._spare) < _MOST_SPARE:
+            self._spare.append(memoryview(pages))
+
+
+def inline_bytes(header: Header) -> int:
+    """How long the payload is that follows the header."""
+    return 0 if header.segment else header.payload_bytes
+
+
+def message(
+    header: Header, payload: Payload, job: int, limit: int, *, has_checksum: bool
+) -> tuple[bytes, memoryview]:
+    """Header and payload as they travel. Raises MessageTooLarge."""
+    view = as_bytes(payload, limit)
+    nbytes = view.nbytes
+    checksum = xxhash.xxh3_64_intdigest(view) if has_checksum and nbytes else 0
+    return codec.encode(header, job=job, place=(0, 0, nbytes, checksum)), view

@@ -1,0 +1,377 @@
+"""The server's side of many connections over sockets."""
+
+import errno
+import select
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from disttrain.transport import addresses, framing, tls
+from disttrain.transport.channel import MOST_IN_VAIN, inline_payload
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.digest import job_digest
+from disttrain.transport.errors import (
+    ConnectionLost,
+    MalformedMessage,
+    Refusal,
+    TransportClosed,
+    UnreadableStream,
+)
+from disttrain.transport.framing import Inbox, Outbox, Pages, Received
+from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.interface import NO_BYTES, Payload, Request
+from disttrain.transport.stream import Interest, Stream, deadline, remaining
+
+_SWEEP_SECONDS = 0.25
+"""Between two looks for connections that have had their time."""
+_STEPS_BEFORE_NEWS = 16
+"""Messages that are taken from busy connections before the others are looked at."""
+_MOST_ACCEPTED = 64
+"""At once."""
+
+
+_CONNECT_TO: Mapping[Role, frozenset[Role]] = {
+    Role.COORDINATOR: frozenset({Role.SHARD, Role.REPLICA, Role.LAUNCHER}),
+    Role.SHARD: frozenset({Role.REPLICA}),
+}
+"""By the role of a listener: whose certificates it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Peer:
+    """One connection."""
+
+    name: bytes
+    stream: Stream
+    inbox: Inbox
+    outbox: Outbox
+    since: float
+    """When it was accepted; once it has greeted, when anything came from it last."""
+    role: Role | None = None
+    """What its certificate says; None without TLS."""
+    has_shaken_hands: bool = False
+    is_known: bool = False
+    """It has greeted."""
+    is_queued: bool = False
+    """In the queue of those from which something may be read."""
+    events: int = field(default=select.EPOLLIN)
+
+
+class SocketListener:
+    """See `interface.Listener`. Sends and receives on the thread that asks for it."""
+
+    def __init__(
+        self, config: TransportConfig, address: str, largest_bytes: int, queue_length: int
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        self._config = config
+        self._job = job_digest(config.job_uid)
+        self._largest_bytes = largest_bytes
+        self._queue_length = queue_length
+        self._place = addresses.parse(address)
+        self._tls = None
+        if config.credentials is not None and not self._place.path:
+            self._tls = tls.server_context(config.credentials)
+        self._socket = addresses.listen(self._place)
+        self.address = addresses.bound(self._place, self._socket)
+        self._events = select.epoll()
+        self._events.register(self._socket, select.EPOLLIN)
+        self._names = count(1)
+        self._peers: dict[int, _Peer] = {}
+        """By descriptor."""
+        self._by_name: dict[bytes, _Peer] = {}
+        self._strangers: dict[int, _Peer] = {}
+        """Those that have not greeted, the oldest first."""
+        self._queued: deque[_Peer] = deque()
+        self._steps = 0
+        self._next_sweep = 0.0
+        self._accepts = True
+        self._pages = Pages()
+        self._latest = NO_BYTES
+        """The payload that was received last."""
+
+    def receive(self, timeout: float) -> Request | None:
+        """Malformed messages are counted, answered if they can be, and passed over."""
+        self._require_open()
+        end, in_vain = deadline(timeout), 0
+        while in_vain < MOST_IN_VAIN:
+            self._pages.take_back(self._latest)
+            self._latest = NO_BYTES
+            received = self._read()
+            left = remaining(end)
+            if received is not None:
+                self._latest = received[1].payload
+                request = self._request_or_refusal(*received)
+                if request is not None:
+                    return request
+            elif not self._queued and not self._look(left) and left == 0.0:
+                return None
+            in_vain += left == 0.0
+        return None
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        """What the socket does not take at once is copied."""
+        limit, has_checksum = self._config.limits.payload_bytes, self._tls is None
+        parts = framing.message(header, payload, self._job, limit, has_checksum=has_checksum)
+        return self._send_to(to if isinstance(to, bytes) else to.peer, *parts)
+
+    def forget(self, peer: bytes) -> None:
+        """Nothing is held for a peer."""
+
+    def close(self) -> None:
+        if self._events.closed:
+            return
+        for peer in list(self._peers.values()):
+            self._drop(peer)
+        self._events.close()
+        self._socket.close()
+        addresses.leave(self._place)
+
+    def is_ready(self) -> bool:
+        """Whether a message has come, at least its header."""
+        self._require_open()
+        for _ in range(MOST_IN_VAIN):
+            if not self._queued and not self._look(0.0):
+                return False
+            while self._queued:
+                peer = self._queued[0]
+                if self._has_header(peer):
+                    return True
+                if self._queued and self._queued[0] is peer:
+                    self._queued.popleft()
+                    peer.is_queued = False
+        return bool(self._queued)
+
+    def interests(self) -> list[Interest]:
+        """What to wait for before `is_ready` or `receive` can find something new."""
+        return [(self._events.fileno(), select.POLLIN)]
+
+    def due_in(self) -> float:
+        """Seconds until there is something to do, whatever comes."""
+        return remaining(self._next_sweep)
+
+    def _require_open(self) -> None:
+        if self._events.closed:
+            message = "used after it was closed"
+            raise TransportClosed(message)
+
+    def _look(self, timeout: float) -> bool:
+        """Wait for news; whether there were any."""
+        found = self._events.poll(min(timeout, _SWEEP_SECONDS if self._strangers else 1.0))
+        for descriptor, events in found:
+            if descriptor == self._socket.fileno():
+                self._accept()
+            elif (peer := self._peers.get(descriptor)) is not None:
+                self._note(peer, events)
+        self._sweep()
+        return bool(found)
+
+    def _note(self, peer: _Peer, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self._flush(peer)
+        if events & ~select.EPOLLOUT or not peer.has_shaken_hands:
+            if peer.is_known:
+                peer.since = time.monotonic()
+            self._enqueue(peer)
+
+    def _enqueue(self, peer: _Peer) -> None:
+        if not peer.is_queued:
+            peer.is_queued = True
+            self._queued.append(peer)
+
+    def _accept(self) -> None:
+        for _ in range(_MOST_ACCEPTED):
+            try:
+                connected, _ = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._stop_accepting()
+                    return
+                # The client is gone already.
+                continue
+            self._admit(connected)
+
+    def _admit(self, connected: socket.socket) -> None:
+        try:
+            addresses.prepare(connected)
+            stream = Stream(connected, self._tls, is_server=True)
+        except (OSError, ConnectionLost):
+            connected.close()
+            return
+        inbox = Inbox(self._job, self._largest_bytes, has_checksums=not stream.is_encrypted)
+        name = next(self._names).to_bytes(8, "big")
+        peer = _Peer(name, stream, inbox, Outbox(self._queue_length), time.monotonic())
+        self._peers[stream.fileno()] = self._strangers[stream.fileno()] = peer
+        self._events.register(stream.fileno(), peer.events)
+        if len(self._strangers) > self._config.limits.strangers:
+            self._refuse_stranger(next(iter(self._strangers.values())))
+
+    def _stop_accepting(self) -> None:
+        """Until the next sweep: there is no descriptor left for a connection."""
+        self._events.unregister(self._socket)
+        self._accepts = False
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _SWEEP_SECONDS
+        if not self._accepts:
+            self._events.register(self._socket, select.EPOLLIN)
+            self._accepts = True
+        limits = self._config.limits
+        latest = now - limits.handshake.total_seconds()
+        for peer in [peer for peer in self._strangers.values() if peer.since < latest]:
+            self._refuse_stranger(peer)
+        latest = now - limits.stall.total_seconds()
+        for peer in [one for one in self._peers.values() if one.since < latest]:
+            if peer.inbox.is_amid:
+                self._drop(peer)
+
+    def _refuse_stranger(self, peer: _Peer) -> None:
+        self.refused[Refusal.HANDSHAKE] += 1
+        self._drop(peer)
+
+    def _read(self) -> tuple[_Peer, Received] | None:
+        """The next message of those who have something to say, in turn."""
+        if self._steps >= _STEPS_BEFORE_NEWS:
+            self._steps = 0
+            self._look(0.0)
+        while self._queued:
+            self._steps += 1
+            peer = self._queued.popleft()
+            peer.is_queued = False
+            received = self._next(peer)
+            if received is not None:
+                self._enqueue(peer)
+                return peer, received
+        return None
+
+    def _next(self, peer: _Peer) -> Received | None:
+        try:
+            if peer.is_known or self._introduce(peer):
+                return peer.inbox.next(peer.stream, self._pages.place)
+        except ConnectionLost as error:
+            self._lose(peer, error)
+        return None
+
+    def _has_header(self, peer: _Peer) -> bool:
+        try:
+            return (peer.is_known or self._introduce(peer)) and peer.inbox.has_header(peer.stream)
+        except ConnectionLost as error:
+            self._lose(peer, error)
+            return False
+
+    def _introduce(self, peer: _Peer) -> bool:
+        """Whether it is known who the peer is. Raises ConnectionLost, UnreadableStream."""
+        if not peer.has_shaken_hands:
+            if not peer.stream.shake_hands():
+                self._watch(peer)
+                return False
+            peer.has_shaken_hands = True
+            self._watch(peer)
+            self._identify(peer)
+        if not peer.inbox.is_greeted(peer.stream):
+            return False
+        peer.is_known = True
+        del self._strangers[peer.stream.fileno()]
+        self._by_name[peer.name] = peer
+        return True
+
+    def _identify(self, peer: _Peer) -> None:
+        if not peer.stream.is_encrypted:
+            return
+        peer.role = tls.role_of(peer.stream, self._config)
+        if peer.role not in _CONNECT_TO.get(self._config.role, ()):
+            detail = f"{peer.role.name} connects to {self._config.role.name}"
+            raise UnreadableStream(Refusal.ROLE, detail)
+
+    def _lose(self, peer: _Peer, error: ConnectionLost) -> None:
+        if isinstance(error, UnreadableStream):
+            self.refused[error.refusal] += 1
+        elif not peer.is_known:
+            self.refused[Refusal.HANDSHAKE] += 1
+        self._drop(peer)
+
+    def _drop(self, peer: _Peer) -> None:
+        descriptor = peer.stream.fileno()
+        if self._peers.get(descriptor) is not peer:
+            return
+        del self._peers[descriptor]
+        self._strangers.pop(descriptor, None)
+        self._by_name.pop(peer.name, None)
+        if peer.is_queued:
+            self._queued.remove(peer)
+        self._events.unregister(descriptor)
+        peer.stream.close()
+        self._pages.take_back(peer.inbox.take_place())
+        self.forget(peer.name)
+
+    def _request_or_refusal(self, peer: _Peer, received: Received) -> Request | None:
+        try:
+            self._check(peer, received)
+            return self._request(peer.name, received)
+        except MalformedMessage as error:
+            self.refused[error.refusal] += 1
+            self._refuse(peer, received.header, error)
+            return None
+
+    def _check(self, peer: _Peer, received: Received) -> None:
+        if received.refusal is not None:
+            raise MalformedMessage(received.refusal, "the payload is not the one that was sent")
+        if peer.role is not None and received.header.role != peer.role:
+            said = Role(received.header.role).name
+            detail = f"the certificate of {peer.role.name} speaks as {said}"
+            raise MalformedMessage(Refusal.ROLE, detail)
+
+    def _request(self, peer: bytes, received: Received) -> Request | None:
+        if received.header.verb == Verb.ATTACH:
+            raise MalformedMessage(Refusal.SEGMENT, "memory cannot be shared over TCP")
+        return Request(peer, received.header, inline_payload(received))
+
+    def _refuse(self, peer: _Peer, header: Header, error: MalformedMessage) -> None:
+        reason = _REASONS.get(error.refusal, Reason.MALFORMED)
+        answer = header._replace(verb=Verb.REFUSED, role=self._config.role, sender=0, reason=reason)
+        self.reply(peer.name, answer._replace(segment=0), str(error).encode())
+
+    def _send_to(self, name: bytes, *parts: bytes | memoryview) -> bool:
+        self._require_open()
+        peer = self._by_name.get(name)
+        if peer is None or peer.outbox.is_full:
+            return False
+        peer.outbox.add(*parts)
+        if not self._flush(peer):
+            return False
+        peer.outbox.copy_last()
+        return True
+
+    def _flush(self, peer: _Peer) -> bool:
+        """Send what the peer takes now; whether it is still there."""
+        try:
+            if peer.is_known:
+                peer.outbox.flush(peer.stream)
+        except ConnectionLost as error:
+            self._lose(peer, error)
+            return False
+        self._watch(peer)
+        return True
+
+    def _watch(self, peer: _Peer) -> None:
+        """Wait for room in the socket only while there is something to send."""
+        writing = peer.outbox if peer.has_shaken_hands else peer.stream.wants_to_write
+        events = select.EPOLLIN | (select.EPOLLOUT if writing else 0)
+        if events != peer.events:
+            self._events.modify(peer.stream.fileno(), events)
+            peer.events = events
+
+
+_REASONS = {
+    Refusal.CHECKSUM: Reason.CORRUPT,
+    Refusal.ROLE: Reason.NOT_ALLOWED,
+    Refusal.SEGMENT: Reason.WRONG_RECEIVER,
+}

@@ -1,0 +1,122 @@
+"""A connected socket that never blocks, plain or under TLS 1.3, and waiting for several of them."""
+
+import math
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Sequence
+
+from disttrain.transport.errors import ConnectionLost
+
+Interest = tuple[int, int]
+"""A descriptor, and the events of `poll` to wait for at it."""
+
+_LONGEST_SECONDS = 3600.0
+"""Of one wait; longer ones consist of several."""
+_RECORD_BYTES = 16 << 10
+"""What TLS encrypts at once. Shorter parts of a message are joined to one record."""
+
+
+class Stream:
+    """Bytes in both directions. Belongs to one thread.
+
+    Every method raises ConnectionLost when the peer or the network has ended the connection.
+    """
+
+    def __init__(
+        self, connected: socket.socket, tls: ssl.SSLContext | None, *, is_server: bool
+    ) -> None:
+        connected.settimeout(0)
+        self.is_encrypted = tls is not None
+        self.wants_to_write = False
+        """A handshake goes on when the socket takes more."""
+        self._tls = None if tls is None else self._wrapped(connected, tls, is_server=is_server)
+        self._socket = self._tls or connected
+
+    @property
+    def certificate(self) -> dict[str, object]:
+        """What the peer has proven to be, as `SSLSocket.getpeercert` gives it; empty if plain."""
+        return dict(self._tls.getpeercert() or {}) if self._tls is not None else {}
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def shake_hands(self) -> bool:
+        """One step of the TLS handshake; whether it is done."""
+        if self._tls is None:
+            return True
+        self.wants_to_write = False
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLWantWriteError:
+            self.wants_to_write = True
+            return False
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+        return True
+
+    def read_into(self, place: memoryview) -> int:
+        """How many bytes there were, at most as many as the place has; 0 if none now."""
+        try:
+            count = self._socket.recv_into(place)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+        if not count:
+            message = "the peer has closed the connection"
+            raise ConnectionLost(message)
+        return count
+
+    def write(self, parts: Sequence[memoryview]) -> int:
+        """How many of these bytes were taken, from the first on; 0 if none now.
+
+        After 0 the next call must begin with the same bytes: TLS has encrypted some of them.
+        """
+        try:
+            return self._write_tls(parts) if self.is_encrypted else self._socket.sendmsg(parts)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+
+    def close(self) -> None:
+        """At once; what was not sent is lost. May be called again."""
+        self._socket.close()
+
+    def _wrapped(
+        self, connected: socket.socket, tls: ssl.SSLContext, *, is_server: bool
+    ) -> ssl.SSLSocket:
+        try:
+            return tls.wrap_socket(connected, server_side=is_server, do_handshake_on_connect=False)
+        except OSError as error:
+            # A client may be gone before it is looked at.
+            connected.close()
+            raise ConnectionLost(str(error)) from error
+
+    def _write_tls(self, parts: Sequence[memoryview]) -> int:
+        if len(parts) > 1 and sum(part.nbytes for part in parts) <= _RECORD_BYTES:
+            return self._socket.send(b"".join(parts))
+        return self._socket.send(parts[0])
+
+
+def wait(interests: Iterable[Interest], timeout: float) -> set[int]:
+    """The descriptors at which something happened; none after `timeout` seconds."""
+    poll = select.poll()
+    for descriptor, events in interests:
+        poll.register(descriptor, events)
+    seconds = min(max(0.0, timeout), _LONGEST_SECONDS)
+    return {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
+
+
+def deadline(timeout: float) -> float:
+    """The monotonic time at which a timeout from now ends."""
+    return time.monotonic() + timeout
+
+
+def remaining(end: float) -> float:
+    """Seconds until a deadline; 0 if it has passed."""
+    return max(0.0, end - time.monotonic())
