@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from builders.transports import PATIENCE
 from disttrain.job.credentials import Credentials
-from disttrain.transport import codec, framing, tls
+from disttrain.transport import framing, tls
 from disttrain.transport.digest import job_digest
 from disttrain.transport.header import Header, Role
 
@@ -45,8 +45,8 @@ def greeted(address: str, credentials: Mapping[Role, Credentials] | None) -> soc
 
 
 def a_head(header: Header, *place: int) -> bytes:
-    """The header as it travels; `place` as of `codec.encode`."""
-    return codec.encode(header, job=JOB, place=(place[0], place[1], place[2], place[3]))
+    """The header as it travels; `place` as of `framing.encode`."""
+    return framing.encode(header, job=JOB, place=(place[0], place[1], place[2], place[3]))
 
 
 def has_ended(connection: socket.socket) -> bool:

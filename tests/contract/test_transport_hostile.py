@@ -29,7 +29,7 @@ from builders.transports import (
     resident_bytes,
     until,
 )
-from disttrain.transport import codec, framing
+from disttrain.transport import framing
 from disttrain.transport.config import Limits, TransportKind
 from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Header, Reason, Role, Verb
@@ -173,7 +173,7 @@ def a_push(**changed: int) -> Header:
 @pytest.mark.parametrize(
     ("sent", "refusal"),
     [
-        (os.urandom(codec.HEADER_BYTES), Refusal.MAGIC),
+        (os.urandom(framing.HEADER_BYTES), Refusal.MAGIC),
         (a_head(a_push(verb=99), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
         (a_head(a_push(count=2), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
         (a_head(a_header(Verb.HELLO), 0, 0, LIMITS.payload_bytes + 1, 0), Refusal.PAYLOAD),
@@ -217,7 +217,7 @@ def test_a_corrupt_payload_is_answered_with_its_reason(attacked: Attacked) -> No
     connection.sendall(a_head(a_push(sequence=5), 0, 0, 4, 123) + b"1234")
     until(lambda: attacked.listener.refused[Refusal.CHECKSUM] == 1, attacked.listener)
 
-    answer = codec.decode(connection.recv(codec.HEADER_BYTES, socket.MSG_WAITALL), job=JOB)
+    answer = framing.decode(connection.recv(framing.HEADER_BYTES, socket.MSG_WAITALL), job=JOB)
     assert (answer.verb, answer.reason, answer.sequence) == (Verb.REFUSED, Reason.CORRUPT, 5)
 
 

@@ -4,33 +4,35 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import zmq
 from safetensors.torch import load_file
 
+from builders import raw_peers
 from builders.runs import RunningJob
 from builders.scraping import addresses, scraped, total
-from disttrain.transport.header import Role
+from builders.transports import a_header
+from disttrain.job import certificates
+from disttrain.launch import config as launch_config
+from disttrain.transport import framing
+from disttrain.transport.digest import job_digest
+from disttrain.transport.header import Role, Verb
 
 pytestmark = pytest.mark.landing
 
 SAMPLES = 1024
 EPOCHS = 2
-ROLES = {"coordinator": Role.COORDINATOR, "shard-0": Role.SHARD}
+ROLES = ("coordinator", "shard-0")
 PATIENCE = 10.0
 MOST_GROWTH = 32 << 20
 
-GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\1NULL".ljust(10 + 2 + 20 + 1 + 31, b"\0")
-"""How a peer of ZeroMQ begins (ZMTP 3.1)."""
-READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\6DEALER\x08Identity\0\0\0\0"
-HUGE_FRAME = b"\x02" + (1 << 62).to_bytes(8, "big")
-"""The head of a frame that promises 4 exabytes."""
-MORE_OF_A_MESSAGE = b"\x03" + (1 << 20).to_bytes(8, "big") + bytes(1 << 20)
-"""One frame of several; the last one never comes."""
+GREETING = framing.greeting(0x1234)
+"""Of a job that is none."""
+HELLO = a_header(Verb.HELLO, role=Role.REPLICA)
 
 
 def port_of(job: RunningJob, name: str) -> int:
@@ -61,14 +63,11 @@ def random_bytes(port: int) -> None:
                 continue
 
 
-def oversize_lengths(port: int) -> None:
+def other_greetings(port: int) -> None:
     for _ in range(20):
-        with connected(port) as connection:
-            connection.sendall(GREETING + READY + HUGE_FRAME)
-            try:
-                connection.sendall(b"x" * 100_000)
-            except ConnectionError:
-                continue
+        with connected(port) as connection, suppress(ConnectionError):
+            connection.sendall(GREETING)
+            connection.sendall(b"x" * 100_000)
 
 
 def half_open_connections(port: int) -> None:
@@ -80,37 +79,35 @@ def half_open_connections(port: int) -> None:
         connection.close()
 
 
-def a_message_without_end(port: int) -> None:
+def certificates_of_nobody(port: int) -> None:
+    forged = certificates.issue("a job", ["replica"])["replica"]
     for _ in range(20):
-        with connected(port) as connection:
-            try:
-                connection.sendall(GREETING + READY)
-                for _ in range(40):
-                    connection.sendall(MORE_OF_A_MESSAGE)
-            except ConnectionError:
-                continue
+        connection = raw_peers.encrypted(f"tcp://127.0.0.1:{port}", forged)
+        with connection, suppress(OSError):
+            connection.do_handshake()
 
 
-def frames_of_anything(port: int, keys: dict[str, Any], listener: Role) -> None:
-    """From one who has the keys of a replica."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
-        stranger.curve_publickey = keys["public"].encode()
-        stranger.curve_secretkey = keys["secret"].encode()
-        stranger.curve_serverkey = keys["listeners"][str(int(listener))].encode()
-        # What is not sent yet when the socket closes would be thrown away, and never counted.
-        stranger.linger = int(PATIENCE * 1000)
-        stranger.sndtimeo = int(PATIENCE * 1000)
-        stranger.connect(f"tcp://127.0.0.1:{port}")
-        for number in range(200):
-            frames = [os.urandom(50 * (number % 40)) for _ in range(1 + number % 4)]
-            stranger.send_multipart([b"DTRN" + frames[0], *frames[1:]])
+def messages_of_anything(port: int, job: RunningJob) -> None:
+    """From one who has the credentials of a replica."""
+    config = launch_config.read(job.output / "launch" / "replica-0.json")
+    assert config.credentials is not None
+    digest = job_digest(config.job_uid)
+    for number in range(200):
+        connection = raw_peers.encrypted(f"tcp://127.0.0.1:{port}", config.credentials)
+        with connection, suppress(OSError):
+            connection.do_handshake()
+            connection.sendall(framing.greeting(digest))
+            announced = (0, 0, 1 << 60, 0)
+            head = framing.encode(HELLO, job=digest, place=announced)
+            connection.sendall(head if number % 2 else os.urandom(50 * (number % 40 + 4)))
+            assert raw_peers.has_ended(connection)
 
 
 ATTACKS: list[Callable[[int], None]] = [
     random_bytes,
-    oversize_lengths,
+    other_greetings,
     half_open_connections,
-    a_message_without_end,
+    certificates_of_nobody,
 ]
 
 
@@ -134,11 +131,10 @@ def test_strangers_disturb_nobody_and_cost_no_memory(tmp_path: Path) -> None:
     with RunningJob(tmp_path, ["spec.transport=tcp", task]) as job:
         job.wait_until(well_begun)
         before = resident_bytes(job)
-        for name, role in ROLES.items():
+        for name in ROLES:
             for attack in ATTACKS:
                 attack(port_of(job, name))
-            keys = job.launch_config("replica-0")["keys"]
-            frames_of_anything(port_of(job, name), keys, role)
+            messages_of_anything(port_of(job, name), job)
         after = resident_bytes(job)
         job.wait_until(lambda status: all(dropped(status, name) >= 200 for name in ROLES))
         gate.touch()

@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a listener of another role than is meant",
-        file=f"{_R}/transport/channel.py",
+        file=f"{_R}/transport/tcp.py",
         old="tls.role_of(stream, self._config) is not self._listener:",
         new="False:",
         tests=("tests/contract/test_transport_tls.py",),
@@ -249,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="sends to a coordinator that is away, which block",
-        file=f"{_R}/transport/channel.py",
+        file=f"{_R}/transport/tcp.py",
         old=" if waits else 0.0",
         new="",
         tests=(
@@ -258,24 +258,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale that is no number",
-        file=f"{_R}/transport/codec.py",
+        file=f"{_R}/transport/framing.py",
         old="if not math.isfinite(header.scale):",
         new="if False:",
-        tests=(f"{_UNIT}/transport/test_codec.py",),
+        tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
     Mutant(
         name="a misaligned offset in a segment",
-        file=f"{_R}/transport/codec.py",
+        file=f"{_R}/transport/framing.py",
         old="if header.segment_offset % _ELEMENT_BYTES[header.element_type]:",
         new="if False:",
-        tests=(f"{_UNIT}/transport/test_codec.py",),
+        tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
     Mutant(
         name="a push of any number of samples",
-        file=f"{_R}/transport/codec.py",
+        file=f"{_R}/transport/framing.py",
         old="if header.verb == Verb.PUSH and header.samples >= _MOST_SAMPLES:",
         new="if False:",
-        tests=(f"{_UNIT}/transport/test_codec.py",),
+        tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
     Mutant(
         name="folding of updates that a rollback may take back",

@@ -28,7 +28,7 @@ from changed import ROOT, covering
         ),
         (["tests/unit/transport/test_gone.py", "README.md"], []),
         (
-            ["runtime/disttrain/transport/tcp.py", "tests/unit/transport/test_codec.py"],
+            ["runtime/disttrain/transport/tcp.py", "tests/unit/transport/test_framing.py"],
             ["tests/unit/transport"],
         ),
     ],

@@ -1,9 +1,12 @@
 """Messages over a stream: a greeting once, then headers, each followed by its payload.
 
+Nothing is allocated from what a header says before it is found consistent and short enough.
+
 A greeting is magic, protocol version and the job's digest, so that a stranger is known by its first
 bytes. The payload of a header that refers to shared memory does not travel.
 """
 
+import math
 import mmap
 import struct
 from collections import deque
@@ -12,11 +15,34 @@ from typing import NamedTuple
 
 import xxhash
 
-from disttrain.transport import codec, memory
+from disttrain.transport import memory
 from disttrain.transport.errors import MalformedMessage, Refusal, UnreadableStream
-from disttrain.transport.header import MAGIC, PROTOCOL_VERSION, Header
+from disttrain.transport.header import (
+    ELEMENT_BYTES,
+    MAGIC,
+    PROTOCOL_VERSION,
+    Header,
+    Reason,
+    Role,
+    Verb,
+)
 from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
 from disttrain.transport.stream import Stream
+
+_PREFIX = MAGIC + struct.pack("<H", PROTOCOL_VERSION)
+_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQQ")
+HEADER_BYTES = _STRUCT.size
+
+_LARGEST = (1 << 63) - 1
+_MOST_SAMPLES = 1 << 40
+"""Behind one push. Shards add them up in 64 bits."""
+_VERBS = frozenset(map(int, Verb))
+_ROLES = frozenset(map(int, Role))
+_REASONS = frozenset(map(int, Reason))
+_ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
+_CHUNK_VERBS = frozenset(map(int, (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED, Verb.STAGE)))
+_SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
+_WITHOUT_PAYLOAD = frozenset(map(int, (Verb.UPLOADED, Verb.PUSHED, Verb.STAGED)))
 
 _GREETING = struct.Struct("<4sHQ")
 _BLOCK_BYTES = 256 << 10
@@ -24,6 +50,9 @@ _BLOCK_BYTES = 256 << 10
 _PLACE_BYTES = 2 << 20
 """A chunk over TCP."""
 _MOST_SPARE = 4
+
+MOST_IN_VAIN = 64
+"""Messages that one call looks at after its timeout, if all of them are refused."""
 
 
 def greeting(job: int) -> bytes:
@@ -109,7 +138,7 @@ class Inbox:
         self._largest_bytes = largest_bytes
         self._has_checksums = has_checksums
         self._greeting = memoryview(bytearray(_GREETING.size))
-        self._head = memoryview(bytearray(codec.HEADER_BYTES))
+        self._head = memoryview(bytearray(HEADER_BYTES))
         self._filled = 0
         """Bytes of what is being received: greeting, header or payload."""
         self._header: Header | None = None
@@ -167,7 +196,7 @@ class Inbox:
 
     def _decoded(self) -> Header:
         try:
-            header = codec.decode(self._head, job=self._job)
+            header = decode(self._head, job=self._job)
         except MalformedMessage as error:
             raise UnreadableStream(error.refusal, str(error)) from error
         if inline_bytes(header) > self._largest_bytes:
@@ -232,6 +261,14 @@ class Pages:
             self._spare.append(memoryview(pages))
 
 
+def inline_payload(received: Received) -> memoryview:
+    """The payload that came with the header. Raises MalformedMessage for a reference."""
+    if received.header.segment:
+        detail = f"segment {received.header.segment}, and nobody here shares memory"
+        raise MalformedMessage(Refusal.PAYLOAD, detail)
+    return received.payload
+
+
 def inline_bytes(header: Header) -> int:
     """How long the payload is that follows the header."""
     return 0 if header.segment else header.payload_bytes
@@ -244,4 +281,88 @@ def message(
     view = as_bytes(payload, limit)
     nbytes = view.nbytes
     checksum = xxhash.xxh3_64_intdigest(view) if has_checksum and nbytes else 0
-    return codec.encode(header, job=job, place=(0, 0, nbytes, checksum)), view
+    return encode(header, job=job, place=(0, 0, nbytes, checksum)), view
+
+
+def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
+    """HEADER_BYTES; ValueError if a field does not fit.
+
+    `place` is (segment, segment_offset, payload_bytes, checksum).
+    """
+    try:
+        return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-4], *place)
+    except struct.error as error:
+        message = f"{header} does not fit into its bytes: {error}"
+        raise ValueError(message) from error
+
+
+def decode(encoded: bytes | memoryview, *, job: int) -> Header:
+    """The header in HEADER_BYTES, consistent in itself. Raises only MalformedMessage."""
+    prefix, *values = _STRUCT.unpack(encoded)
+    if prefix != _PREFIX:
+        raise MalformedMessage(Refusal.MAGIC, f"starts with {prefix!r} instead of {_PREFIX!r}")
+    header = Header._make(values)
+    if header.job != job:
+        raise MalformedMessage(Refusal.WRONG_JOB, f"digest {header.job:016x} instead of {job:016x}")
+    problem = _unknown_value(header) or _out_of_range(header) or _inconsistent(header)
+    if problem:
+        raise MalformedMessage(Refusal.FIELDS, problem)
+    return header
+
+
+def _unknown_value(header: Header) -> str:
+    """The first enumerated field with a value that has no meaning."""
+    if header.verb not in _VERBS:
+        return f"verb {header.verb}"
+    if header.role not in _ROLES:
+        return f"role {header.role}"
+    if header.element_type not in _ELEMENT_BYTES:
+        return f"element type {header.element_type}"
+    if header.reason not in _REASONS:
+        return f"reason {header.reason}"
+    return ""
+
+
+def _out_of_range(header: Header) -> str:
+    """The first number that could overflow later, or is none."""
+    if not math.isfinite(header.scale):
+        return f"scale {header.scale}"
+    if header.verb == Verb.PUSH and header.samples >= _MOST_SAMPLES:
+        return f"{header.samples} samples"
+    largest = max(
+        header.first,
+        header.count,
+        header.segment_offset,
+        header.payload_bytes,
+        header.sequence,
+        header.version,
+        header.samples,
+        header.lease,
+        header.lease_offset,
+    )
+    if largest > _LARGEST // 16:
+        return f"number {largest}"
+    return ""
+
+
+def _inconsistent(header: Header) -> str:
+    """The first contradiction between fields."""
+    if header.verb in _CHUNK_VERBS:
+        return _inconsistent_chunk(header)
+    if header.verb in _WITHOUT_PAYLOAD and header.payload_bytes:
+        return f"payload of {header.payload_bytes} bytes with verb {header.verb}"
+    if header.segment and header.verb not in _SEGMENT_VERBS:
+        return f"segment {header.segment} with verb {header.verb}"
+    return ""
+
+
+def _inconsistent_chunk(header: Header) -> str:
+    if header.count * _ELEMENT_BYTES[header.element_type] != header.payload_bytes:
+        return (
+            f"{header.count} elements of type {header.element_type} in {header.payload_bytes} bytes"
+        )
+    if header.segment_offset % _ELEMENT_BYTES[header.element_type]:
+        return f"offset {header.segment_offset} for elements of type {header.element_type}"
+    if header.chunk >= header.chunks:
+        return f"chunk {header.chunk} of {header.chunks}"
+    return ""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from disttrain.transport import addresses, framing, tls
-from disttrain.transport.channel import MOST_IN_VAIN, inline_payload
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
@@ -20,7 +19,14 @@ from disttrain.transport.errors import (
     TransportClosed,
     UnreadableStream,
 )
-from disttrain.transport.framing import Inbox, Outbox, Pages, Received
+from disttrain.transport.framing import (
+    MOST_IN_VAIN,
+    Inbox,
+    Outbox,
+    Pages,
+    Received,
+    inline_payload,
+)
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
 from disttrain.transport.stream import Interest, Stream, deadline, remaining

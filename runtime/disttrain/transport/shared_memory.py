@@ -9,11 +9,10 @@ import select
 import time
 from dataclasses import dataclass, field
 
-from disttrain.transport import codec, segments
-from disttrain.transport.channel import SocketChannel, inline_payload
+from disttrain.transport import framing, segments
 from disttrain.transport.config import Limits, TransportConfig
 from disttrain.transport.errors import AddressRefused, MalformedMessage, Refusal, SegmentRefused
-from disttrain.transport.framing import Received
+from disttrain.transport.framing import Received, inline_payload
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import (
     Buffer,
@@ -27,7 +26,7 @@ from disttrain.transport.interface import (
 )
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.segments import Access, Description, SegmentMemory
-from disttrain.transport.tcp import TcpTransport
+from disttrain.transport.tcp import SocketChannel, TcpTransport
 
 _SWEEP_SECONDS = 0.5
 """How long the memory of a dead process may stay mapped."""
@@ -64,7 +63,7 @@ class SharedMemoryChannel(SocketChannel):
             super().send(attach, segments.describe(part.buffer, access))
             self._attached.add(key)
         place = (part.buffer.segment, part.offset, part.nbytes, 0)
-        self._queue(codec.encode(header, job=self._job, place=place))
+        self._queue(framing.encode(header, job=self._job, place=place))
 
     def _begin_connection(self) -> None:
         self._attached.clear()
@@ -213,7 +212,7 @@ class SharedMemoryListener(SocketListener):
             self.refused[Refusal.SEGMENT] += 1
             return False
         place = (to.header.segment, offset, view.nbytes, 0)
-        return self._send_to(to.peer, codec.encode(header, job=self._job, place=place))
+        return self._send_to(to.peer, framing.encode(header, job=self._job, place=place))
 
     def forget(self, peer: bytes) -> None:
         """Unmaps its segments."""

@@ -1,18 +1,39 @@
 """Payloads inside the messages: between machines, and for short payloads everywhere."""
 
+import math
+import select
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, TypeVar, cast
 
-from disttrain.transport import descriptors
-from disttrain.transport.channel import SocketChannel
+from disttrain.transport import addresses, descriptors, framing, tls
+from disttrain.transport.bell import Bell
 from disttrain.transport.config import TransportConfig
+from disttrain.transport.dialer import Dialer
 from disttrain.transport.digest import job_digest
-from disttrain.transport.header import Role
-from disttrain.transport.interface import Channel, Endpoint, Listener, Memory
+from disttrain.transport.errors import (
+    ConnectionLost,
+    MalformedMessage,
+    TransportClosed,
+    TransportTimeout,
+    UnreadableStream,
+)
+from disttrain.transport.framing import MOST_IN_VAIN, Inbox, Outbox, Received, inline_payload
+from disttrain.transport.header import Header, Role
+from disttrain.transport.interface import (
+    Channel,
+    Destination,
+    Endpoint,
+    Listener,
+    Memory,
+    Message,
+    Payload,
+    Slice,
+)
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.memory import OrdinaryMemory
-from disttrain.transport.stream import Interest, deadline, remaining, wait
+from disttrain.transport.stream import Interest, Stream, deadline, remaining, wait
 
 Made = TypeVar("Made", bound=Endpoint)
 
@@ -76,3 +97,178 @@ class TcpTransport:
     def close(self) -> None:
         for endpoint in self._endpoints:
             endpoint.close()
+
+
+class SocketChannel:
+    """See `interface.Channel`. Sends and receives on the thread that asks for it."""
+
+    def __init__(
+        self, config: TransportConfig, address: str, listener: Role, queue_length: int
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        self._config = config
+        self._job = job_digest(config.job_uid)
+        self._listener = listener
+        place = addresses.parse(address)
+        context = None
+        if config.credentials is not None and not place.path:
+            context = tls.client_context(config.credentials)
+        self._is_encrypted = context is not None
+        self._dialer = Dialer(place, context, self._check_listener)
+        self._stream: Stream | None = None
+        self._outbox = Outbox(queue_length)
+        self._inbox = self._new_inbox()
+        self._bell = Bell()
+        self._is_closed = False
+        # What is said to a coordinator is repeated, and it may be away for long.
+        waits = listener is not Role.COORDINATOR
+        self._patience = config.send_timeout.total_seconds() if waits else 0.0
+
+    def send(
+        self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
+    ) -> None:
+        """The payload is sent from where it lies; a place for answers is of no use here."""
+        del reply_into
+        limit, has_checksum = self._config.limits.payload_bytes, not self._is_encrypted
+        self._queue(*framing.message(header, payload, self._job, limit, has_checksum=has_checksum))
+
+    def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
+        """Malformed messages are counted and passed over."""
+        end, in_vain = deadline(timeout), 0
+        while in_vain < MOST_IN_VAIN:
+            received = self._read(destination)
+            if received is None:
+                left = remaining(end)
+                if left == 0.0 or self._is_woken(left):
+                    return None
+                continue
+            message = self._accepted(received)
+            if message is not None:
+                return message
+            in_vain += remaining(end) == 0.0
+        return None
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._dialer.close()
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+        self._outbox.clear()
+        self._bell.close()
+
+    def is_ready(self) -> bool:
+        """Whether a message has come, at least its header."""
+        self._pump()
+        try:
+            return self._stream is not None and self._inbox.has_header(self._stream)
+        except ConnectionLost as error:
+            self._lose(error)
+            return False
+
+    def interests(self) -> list[Interest]:
+        """What to wait for before `is_ready` or `receive` can find something new."""
+        if self._stream is not None:
+            writing = select.POLLOUT if self._outbox else 0
+            return [(self._stream.fileno(), select.POLLIN | writing)]
+        interest = self._dialer.interest()
+        return [] if interest is None else [interest]
+
+    def due_in(self) -> float:
+        """Seconds until there is something to do, whatever comes."""
+        return math.inf if self._stream is not None else self._dialer.due_in()
+
+    def _queue(self, *parts: bytes | memoryview) -> None:
+        self._pump()
+        end = deadline(self._patience)
+        while self._outbox.is_full:
+            left = remaining(end)
+            if left == 0.0:
+                message = "the peer's queue stays full; connect again or wait for its restart"
+                raise TransportTimeout(message)
+            # Answers that have come would end each wait at once.
+            stream = self._stream
+            room = [(stream.fileno(), select.POLLOUT)] if stream else self.interests()
+            wait(room, min(left, self.due_in()))
+            self._pump()
+        self._outbox.add(*parts)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Connect and send, as far as that goes without waiting."""
+        if self._is_closed:
+            message = "used after it was closed"
+            raise TransportClosed(message)
+        if self._stream is None:
+            self._connect()
+        if self._stream is None or not self._outbox:
+            return
+        try:
+            self._outbox.flush(self._stream)
+        except ConnectionLost as error:
+            self._lose(error)
+
+    def _connect(self) -> None:
+        self._stream = self._dialer.advance()
+        if self._stream is not None:
+            self._inbox = self._new_inbox()
+            self._outbox.add_first(framing.greeting(self._job))
+            self._begin_connection()
+
+    def _begin_connection(self) -> None:
+        """The listener knows nothing of what was said over an earlier connection."""
+
+    def _new_inbox(self) -> Inbox:
+        largest = self._config.limits.payload_bytes
+        return Inbox(self._job, largest, has_checksums=not self._is_encrypted)
+
+    def _check_listener(self, stream: Stream) -> None:
+        if stream.is_encrypted and tls.role_of(stream, self._config) is not self._listener:
+            message = f"the peer's certificate is none of a {self._listener.name.lower()}"
+            raise ConnectionLost(message)
+
+    def _lose(self, error: ConnectionLost) -> None:
+        if isinstance(error, UnreadableStream):
+            self.refused[error.refusal] += 1
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+        self._outbox.drop_begun()
+        self._dialer.retreat()
+
+    def _read(self, destination: Destination | None) -> Received | None:
+        self._pump()
+        if self._stream is None:
+            return None
+        try:
+            return self._inbox.next(self._stream, destination or (lambda _: None))
+        except ConnectionLost as error:
+            self._lose(error)
+            return None
+
+    def _accepted(self, received: Received) -> Message | None:
+        self._dialer.succeed()
+        refusal = received.refusal
+        if refusal is None:
+            try:
+                return Message(received.header, self._payload(received))
+            except MalformedMessage as error:
+                refusal = error.refusal
+        self.refused[refusal] += 1
+        return None
+
+    def _payload(self, received: Received) -> memoryview:
+        """Raises MalformedMessage."""
+        return inline_payload(received)
+
+    def _is_woken(self, timeout: float) -> bool:
+        """Wait for news; whether it was the bell that ended the wait."""
+        bell = self._bell.fileno()
+        interests = [*self.interests(), (bell, select.POLLIN)]
+        if bell not in wait(interests, min(timeout, self.due_in())):
+            return False
+        self._bell.hear()
+        return True

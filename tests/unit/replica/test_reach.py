@@ -11,8 +11,8 @@ def test_the_most_shards_of_a_manifest_fit_where_the_system_allows_ten_thousand_
 
 
 def test_too_many_shards_are_refused_with_what_would_help() -> None:
-    with pytest.raises(TooManyShards, match=r"parameterServer.shards: 1024 shards.*at most 128"):
+    with pytest.raises(TooManyShards, match=r"parameterServer.shards: 1024 shards.*at most 192"):
         check_reach(1024, 1024)
-    check_reach(128, 1024)
+    check_reach(192, 1024)
     with pytest.raises(TooManyShards):
-        check_reach(129, 1024)
+        check_reach(193, 1024)

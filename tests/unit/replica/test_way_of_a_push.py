@@ -49,8 +49,8 @@ from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.config import TransportKind
 from disttrain.transport.interface import Transport
 
-MOST_FILES = 24
-"""With the four that either transport itself has."""
+MOST_FILES = 25
+"""With the six that either transport itself has."""
 TYPES = {"Push", "Header", "Request"}
 SAMPLES, OFFSET = 7, 70_007
 

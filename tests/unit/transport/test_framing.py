@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.transports import a_chunk_header, a_header
-from disttrain.transport import codec
+from disttrain.transport import framing
 from disttrain.transport.errors import MalformedMessage, Refusal
 from disttrain.transport.header import (
     ELEMENT_BYTES,
@@ -20,7 +20,7 @@ from disttrain.transport.header import (
 )
 
 JOB = 0x1234
-VALID = codec.encode(a_chunk_header(Verb.PUSH, 4), job=JOB, place=(0, 0, 16, 99))
+VALID = framing.encode(a_chunk_header(Verb.PUSH, 4), job=JOB, place=(0, 0, 16, 99))
 
 small = st.integers(0, (1 << 32) - 1)
 large = st.integers(0, (1 << 58))
@@ -61,21 +61,21 @@ def chunk_headers(draw: st.DrawFn) -> tuple[Header, tuple[int, int, int, int]]:
 @given(chunk_headers())
 def test_what_was_encoded_is_decoded(sent: tuple[Header, tuple[int, int, int, int]]) -> None:
     header, place = sent
-    frame = codec.encode(header, job=JOB, place=place)
-    assert len(frame) == codec.HEADER_BYTES
-    assert codec.decode(frame, job=JOB) == Header._make((header.verb, JOB, *header[2:-4], *place))
+    frame = framing.encode(header, job=JOB, place=place)
+    assert len(frame) == framing.HEADER_BYTES
+    assert framing.decode(frame, job=JOB) == Header._make((header.verb, JOB, *header[2:-4], *place))
 
 
-@given(st.binary(min_size=codec.HEADER_BYTES, max_size=codec.HEADER_BYTES))
+@given(st.binary(min_size=framing.HEADER_BYTES, max_size=framing.HEADER_BYTES))
 def test_any_bytes_are_refused_and_nothing_else_is_raised(frame: bytes) -> None:
     with pytest.raises(MalformedMessage):
-        codec.decode(frame, job=JOB)
+        framing.decode(frame, job=JOB)
 
 
-@given(st.binary(min_size=codec.HEADER_BYTES - 14, max_size=codec.HEADER_BYTES - 14))
+@given(st.binary(min_size=framing.HEADER_BYTES - 14, max_size=framing.HEADER_BYTES - 14))
 def test_any_fields_behind_the_right_prefix_are_consistent_or_refused(fields: bytes) -> None:
     try:
-        header = codec.decode(VALID[:6] + fields[:1] + VALID[7:15] + fields[1:], job=JOB)
+        header = framing.decode(VALID[:6] + fields[:1] + VALID[7:15] + fields[1:], job=JOB)
     except MalformedMessage:
         return
     check_promises(header)
@@ -87,7 +87,7 @@ def test_any_changed_byte_gives_a_consistent_header_or_a_refusal(data: st.DataOb
     for _ in range(data.draw(st.integers(1, 3))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
-        header = codec.decode(bytes(frame), job=JOB)
+        header = framing.decode(bytes(frame), job=JOB)
     except MalformedMessage:
         return
     check_promises(header)
@@ -137,9 +137,9 @@ def check_promises(header: Header) -> None:
 def test_a_contradiction_is_refused(
     changed: dict[str, Any], place: tuple[int, int, int, int], refusal: Refusal
 ) -> None:
-    frame = codec.encode(a_chunk_header(Verb.PUSH, 4)._replace(**changed), job=JOB, place=place)
+    frame = framing.encode(a_chunk_header(Verb.PUSH, 4)._replace(**changed), job=JOB, place=place)
     with pytest.raises(MalformedMessage) as caught:
-        codec.decode(frame, job=JOB)
+        framing.decode(frame, job=JOB)
     assert caught.value.refusal is refusal
 
 
@@ -149,13 +149,13 @@ def test_another_protocol_or_version_is_refused_by_its_own_name() -> None:
         (VALID[:4] + b"\7\0" + VALID[6:], Refusal.MAGIC),
     ):
         with pytest.raises(MalformedMessage) as caught:
-            codec.decode(frame, job=JOB)
+            framing.decode(frame, job=JOB)
         assert caught.value.refusal is refusal
     with pytest.raises(MalformedMessage) as caught:
-        codec.decode(VALID, job=JOB + 1)
+        framing.decode(VALID, job=JOB + 1)
     assert caught.value.refusal is Refusal.WRONG_JOB
 
 
 def test_a_field_that_does_not_fit_is_the_callers_error() -> None:
     with pytest.raises(ValueError, match="sender=-1"):
-        codec.encode(a_header(Verb.HELLO, sender=-1), job=JOB)
+        framing.encode(a_header(Verb.HELLO, sender=-1), job=JOB)
