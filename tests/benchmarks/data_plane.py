@@ -21,12 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import zmq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import free_port, placements, shard_process, transfers
 from builders.report import Bar, print_report
 from builders.shard_process import ShardPlan, ShardProcess
+from disttrain.job import certificates
+from disttrain.job.credentials import Credentials
 from disttrain.transport.config import TransportKind
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
@@ -121,12 +124,16 @@ class Field:
         self._servers: list[BaseProcess] = []
         self._folder = tempfile.TemporaryDirectory()
 
-    def disttrain(self, kind: TransportKind, shards: int, replicas: int) -> None:
+    def disttrain(
+        self, kind: TransportKind, shards: int, replicas: int, *, encrypted: bool = False
+    ) -> None:
         """Shards with Adagrad and replicas that push and fetch."""
-        name = f"{kind.value} {shards} shards {replicas} replicas"
+        wire = "tls" if encrypted else kind.value
+        name = f"{wire} {shards} shards {replicas} replicas"
+        issued = certificates.issue(shard_process.JOB) if encrypted else None
         contender = Contender(name, self._nbytes(replicas))
         started = [
-            shard_process.start(self._plan(kind, index, shards, replicas))
+            shard_process.start(self._plan(kind, index, shards, replicas, issued))
             for index in range(shards)
         ]
         self._shards += started
@@ -153,16 +160,18 @@ class Field:
             contender.add(self._context, transfers.raw_worker, port, nbytes)
         self._take(contender)
 
-    def bare(self) -> None:
-        """The same work over pyzmq without DistTrain."""
-        contender, port = Contender("bare pyzmq", self._nbytes(1)), free_port.find()
+    def bare(self, *, encrypted: bool = False) -> None:
+        """The same work over pyzmq without DistTrain, plain or under CURVE."""
+        name = "bare pyzmq under CURVE" if encrypted else "bare pyzmq"
+        contender, port = Contender(name, self._nbytes(1)), free_port.find()
+        keys = zmq.curve_keypair() if encrypted else None
         server = self._context.Process(
-            target=transfers.bare_shard, args=(port, self.elements), daemon=True
+            target=transfers.bare_shard, args=(port, self.elements, keys), daemon=True
         )
         server.start()
         self._servers.append(server)
         contender.watch(server.pid)
-        contender.add(self._context, transfers.bare_worker, port, self.elements)
+        contender.add(self._context, transfers.bare_worker, port, self.elements, keys)
         self._take(contender)
 
     def pair(self, name: str, worker: Callable[..., None]) -> None:
@@ -209,7 +218,14 @@ class Field:
     def _nbytes(self, replicas: int) -> int:
         return 2 * 4 * self.elements * replicas
 
-    def _plan(self, kind: TransportKind, index: int, shards: int, replicas: int) -> ShardPlan:
+    def _plan(
+        self,
+        kind: TransportKind,
+        index: int,
+        shards: int,
+        replicas: int,
+        issued: dict[str, Credentials] | None,
+    ) -> ShardPlan:
         path = f"ipc://{self._folder.name}/{shards}-{index}"
         return ShardPlan(
             kind=kind,
@@ -219,6 +235,7 @@ class Field:
             index=index,
             shards=shards,
             senders=[(sender, 1) for sender in range(replicas)],
+            issued=issued,
         )
 
 
@@ -237,9 +254,11 @@ def measure_all(context: ForkServerContext, rounds: int, large: int) -> dict[str
     with a_field(context, large, rounds) as field:
         field.raw(1)
         field.disttrain(TransportKind.TCP, 1, 1)
+        field.disttrain(TransportKind.TCP, 1, 1, encrypted=True)
         field.disttrain(TransportKind.SHARED_MEMORY, 1, 1)
         field.bound()
         field.bare()
+        field.bare(encrypted=True)
         field.pair("gloo", transfers.gloo_worker)
         field.pair("rpc", transfers.rpc_worker)
         groups["large"] = figures(field.measure())
@@ -285,7 +304,12 @@ def bars(groups: dict[str, dict[str, Any]]) -> list[Bar]:
     return [
         Bar("TCP 1x1 to a raw socket", ratio("large", tcp, raw), 0.75),
         Bar("TCP 1x1 to torch.distributed.rpc", ratio("large", tcp, "rpc"), 1.9),
-        Bar("TCP 1x1 CPU seconds per GB", float(cpu), 0.7, at_least=False),
+        Bar("TCP 1x1 CPU seconds per GB", float(cpu), 0.65, at_least=False),
+        Bar(
+            "TLS 1x1 to bare pyzmq under CURVE",
+            ratio("large", "tls 1 shards 1 replicas", "bare pyzmq under CURVE"),
+            1.2,
+        ),
         Bar(
             "TCP 2x2 to two raw pairs",
             ratio("large, two", "tcp 2 shards 2 replicas", "raw socket 2 pairs"),
@@ -293,7 +317,7 @@ def bars(groups: dict[str, dict[str, Any]]) -> list[Bar]:
         ),
         Bar("TCP 1x1 to a raw socket, 4 million parameters", ratio("small", tcp, raw), 0.65),
         Bar("shared memory 1x1 to a raw socket", ratio("large", shared, raw), 2.0),
-        Bar("shared memory 1x1 to Adagrad + copy", ratio("large", shared, "bound"), 0.7),
+        Bar("shared memory 1x1 to Adagrad + copy", ratio("large", shared, "bound"), 0.8),
     ]
 
 

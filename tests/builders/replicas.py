@@ -57,7 +57,12 @@ def replica(
     incarnation: int = 1,
     directory: Callable[[], Sequence[ShardAddress]] | None = None,
 ) -> Iterator[Replica]:
-    transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
+    first = shards[0]
+    issued = first.plan.issued if isinstance(first, ShardProcess) else None
+    credentials = issued["replica"] if issued else None
+    transport = open_transport(
+        TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA, credentials=credentials)
+    )
     memory = transport.memory(f"replica-{index}-i{incarnation}")
     identity = Identity(index, incarnation)
     config = ClientConfig(

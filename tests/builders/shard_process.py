@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -14,6 +14,7 @@ import torch
 from builders import downpour_shards, warm_command
 from builders.placements import a_placement
 from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.job.credentials import Credentials
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
 from disttrain.parameter_server.deliveries import SenderLife
@@ -42,6 +43,8 @@ class ShardPlan:
     senders: Sequence[tuple[int, int]] = ((0, 1),)
     chunk_bytes: int = 0
     """0: the transport's own."""
+    issued: Mapping[str, Credentials] | None = None
+    """By role; None: nothing is encrypted."""
 
     @property
     def placement(self) -> Placement:
@@ -105,7 +108,10 @@ def running(plans: Sequence[ShardPlan]) -> Iterator[list[ShardProcess]]:
 def _serve(plan: ShardPlan, told: Connection) -> None:
     linux.end_with_parent(os.getppid(), signal.SIGKILL)
     torch.set_num_threads(1)
-    transport = open_transport(TransportConfig(kind=plan.kind, job_uid=JOB, role=Role.SHARD))
+    credentials = plan.issued["shard"] if plan.issued else None
+    transport = open_transport(
+        TransportConfig(kind=plan.kind, job_uid=JOB, role=Role.SHARD, credentials=credentials)
+    )
     listener = transport.listen(plan.address)
     state = ShardState(index=plan.index, incarnation=plan.incarnation)
     shard = downpour_shards.build(state, Optimizer.model_validate(plan.optimizer).rule)

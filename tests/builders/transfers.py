@@ -87,7 +87,11 @@ def raw_worker(pipe: Connection, address: str, nbytes: int) -> None:
         serve_rounds(pipe, one_round)
 
 
-def bare_shard(port: int, elements: int) -> None:
+CurvePair = tuple[bytes, bytes]
+"""Public and secret key, which both ends of a bare connection have."""
+
+
+def bare_shard(port: int, elements: int, keys: CurvePair | None) -> None:
     """Over pyzmq, the work of a shard and nothing else: no header, no table, no limits, one peer.
 
     Checksum, finiteness, Adagrad and a copying fetch, so that the rest is what DistTrain adds.
@@ -97,6 +101,9 @@ def bare_shard(port: int, elements: int) -> None:
     parameters = _RpcShard.parameters.split(_CHUNK // 4)  # type: ignore[no-untyped-call]
     sums = _RpcShard.sums.split(_CHUNK // 4)  # type: ignore[no-untyped-call]
     socket = zmq.Context().socket(zmq.ROUTER)
+    if keys is not None:
+        socket.curve_server = True
+        socket.curve_secretkey = keys[1]
     socket.bind(f"tcp://127.0.0.1:{port}")
     while True:
         peer, what = socket.recv(), socket.recv()
@@ -117,8 +124,11 @@ def bare_shard(port: int, elements: int) -> None:
 class _BareReplica:
     """Of `bare_shard`, with as many chunks on their way as ours has."""
 
-    def __init__(self, port: int, elements: int) -> None:
+    def __init__(self, port: int, elements: int, keys: CurvePair | None) -> None:
         self._socket = zmq.Context().socket(zmq.DEALER)
+        if keys is not None:
+            self._socket.curve_serverkey = keys[0]
+            self._socket.curve_publickey, self._socket.curve_secretkey = keys
         self._socket.connect(f"tcp://127.0.0.1:{port}")
         self._sent = _chunks(torch.randn(elements) * 0.01)
         self._places = _chunks(torch.randn(elements))
@@ -155,10 +165,10 @@ class _BareReplica:
         xxhash.xxh3_64_intdigest(self._places[number])
 
 
-def bare_worker(pipe: Connection, port: int, elements: int) -> None:
+def bare_worker(pipe: Connection, port: int, elements: int, keys: CurvePair | None) -> None:
     """The other end of `bare_shard`."""
     torch.set_num_threads(1)
-    serve_rounds(pipe, _BareReplica(port, elements).round)
+    serve_rounds(pipe, _BareReplica(port, elements, keys).round)
 
 
 def gloo_worker(pipe: Connection, port: int, rank: int, elements: int) -> None:
