@@ -1012,5 +1012,33 @@ MUTANTS: tuple[Mutant, ...] = (
         new="if fencing.member != dead:",
         tests=(f"{_UNIT}/coordinator/journal/test_member_entries.py",),
     ),
+    Mutant(
+        name="a resume that repeats what a replica did that had ended before the checkpoint",
+        file=f"{_R}/coordinator/journal/state.py",
+        old="if has_joined and key not in self.resumed_samples:",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/journal/test_resume.py",),
+    ),
+    Mutant(
+        name="a resume that takes whoever was being fenced for ended",
+        file=f"{_R}/coordinator/journal/resume.py",
+        old="state.count_resumed(fencing.index, fencing.incarnation, fencing.samples)",
+        new="pass",
+        tests=(f"{_UNIT}/coordinator/journal/test_resume.py",),
+    ),
+    Mutant(
+        name="a fence that forgets what its replica had told",
+        file=f"{_R}/coordinator/journal/member_entries.py",
+        old="                samples=found.progress.samples,\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/journal/test_resume.py",),
+    ),
+    Mutant(
+        name="a fence that forgets what shards have said of a loop",
+        file=f"{_R}/coordinator/journal/member_entries.py",
+        old="                fencing.samples = found.progress.samples\n",
+        new="                pass\n",
+        tests=(f"{_UNIT}/coordinator/decisions/test_own_data.py",),
+    ),
     *operator_table.MUTANTS,
 )

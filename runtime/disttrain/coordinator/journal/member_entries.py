@@ -128,6 +128,7 @@ class MemberLost(Tagged, kind="member_lost"):
                 index=self.member.index,
                 incarnation=self.member.incarnation,
                 waiting=list(self.shards),
+                samples=found.progress.samples,
             )
             state.fencings.append(fencing)
         elif self.state is LifeState.DEAD:
@@ -146,11 +147,14 @@ class FenceAnswered(Tagged, kind="fence_answered"):
     def apply(self, state: State) -> None:
         sender = self.sender
         dead = MemberId(role=Role.REPLICA, index=sender.index, incarnation=sender.incarnation)
-        if found := state.life(dead):
+        found = state.life(dead)
+        if found is not None:
             state.count_own_data(found, sender.samples)
         for fencing in state.fencings:
             if fencing.member != dead or self.shard not in fencing.waiting:
                 continue
+            if found is not None:
+                fencing.samples = found.progress.samples
             fencing.waiting.remove(self.shard)
             state.totals.partial_chunks += self.partial_chunks
             fencing.lowest = min(fencing.lowest or sender.position, sender.position)

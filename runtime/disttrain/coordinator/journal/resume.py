@@ -29,9 +29,11 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     for life in state.replicas.values():
         if life.live:
             state.data.reconcile(life.member, Position(), Position())
-        state.count_resumed(life.index, life.incarnation, life.progress.samples)
+            state.count_resumed(life.index, life.incarnation, life.progress.samples)
     for fencing in state.fencings:
         state.data.reconcile(fencing.member, Position(), Position())
+        state.count_resumed(fencing.index, fencing.incarnation, fencing.samples)
+    state.resumed_lives = dict(state.incarnations)
     state.totals.take_over_losses(shards)
     highest = max([state.first_incarnation, state.incarnation, *state.incarnations.values()])
     state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN

@@ -15,6 +15,7 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
+from disttrain.job import names
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
 from disttrain.transport.header import Role
@@ -80,6 +81,8 @@ class Fencing(Strict):
     lowest: Position | None = None
     highest: Position | None = None
     partial_chunks: int = 0
+    samples: Count = 0
+    """Of it that are accounted for before the last shard has answered."""
 
     @property
     def member(self) -> MemberId:
@@ -216,6 +219,8 @@ class State(Strict):
     resumed_from: str = ""
     first_incarnation: int = 0
     """Lives up to this number belong to the run that this one resumes."""
+    resumed_lives: dict[str, Count] = field(default_factory=dict)
+    """The latest life of each process, by name, that had joined when the ledger was taken."""
     resumed_samples: dict[str, Count] = field(default_factory=dict)
     """Samples per replica life that the ledger or a restored shard holds: see `count_resumed`."""
 
@@ -265,8 +270,14 @@ class State(Strict):
             found.progress = replace(found.progress, samples=samples)
 
     def count_resumed(self, index: int, incarnation: int, samples: int) -> int:
-        """A life of the run before had processed so many; how many of them are news."""
+        """A life of the run before had processed so many; how many of them are news.
+
+        Of one that ended before the ledger was taken none are: the ledger has all that it did.
+        """
         key = f"{index}.{incarnation}"
+        has_joined = incarnation <= self.resumed_lives.get(names.replica_name(index), 0)
+        if has_joined and key not in self.resumed_samples:
+            return 0
         more = max(0, samples - self.resumed_samples.get(key, 0))
         self.resumed_samples[key] = self.resumed_samples.get(key, 0) + more
         return more

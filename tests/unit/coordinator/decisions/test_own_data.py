@@ -2,7 +2,8 @@
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
-from disttrain.coordinator.journal import member_entries
+from disttrain.coordinator.journal import member_entries, resume
+from disttrain.coordinator.phases import LifeState
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import START, MemberId, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -72,3 +73,21 @@ def test_what_any_shard_has_applied_of_a_dead_loop_counts() -> None:
         answer.apply(machine.state)
 
     assert machine.state.samples == 128
+
+
+def test_what_one_shard_said_of_a_dead_loop_counts_once_if_the_job_is_resumed_then() -> None:
+    machine = Machine()
+    loop = joined(machine)
+    lost = member_entries.MemberLost(
+        member=loop, state=LifeState.DEAD, reason="killed", shards=(0, 1)
+    )
+    lost.apply(machine.state)
+    sender = SenderPosition(
+        index=loop.index, incarnation=loop.incarnation, position=START, samples=96
+    )
+    member_entries.FenceAnswered(shard=0, sender=sender, partial_chunks=0).apply(machine.state)
+
+    resumed = resume.from_ledger(machine.state, "checkpoints/00000002", 2)
+
+    assert resumed.samples == 96
+    assert resumed.count_resumed(loop.index, loop.incarnation, 128) == 128 - 96
