@@ -1,9 +1,13 @@
 """What every transport promises, run on each of them."""
 
+import gc
 import queue
+import socket
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +31,12 @@ from builders.transports import (
     resident_bytes,
     until,
 )
+from disttrain.transport import framing
 from disttrain.transport.config import Limits, TransportKind
+from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     AddressRefused,
+    ConnectionLost,
     MessageTooLarge,
     Refusal,
     TransportClosed,
@@ -37,6 +44,7 @@ from disttrain.transport.errors import (
 )
 from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Channel, Listener, Memory, Slice, Transport
+from disttrain.transport.stream import Stream
 
 ELEMENTS = 1 << 16
 NBYTES = ELEMENTS * 4
@@ -203,6 +211,88 @@ def test_a_wait_for_messages_ends_when_the_channel_is_woken(pair: Pair) -> None:
     pair.channel.wake()
     assert pair.channel.receive(3600.0) is None
     assert pair.channel.receive(0.01) is None
+
+
+def test_a_wait_for_the_rest_of_a_message_is_a_wait(tmp_path: Path) -> None:
+    with (
+        a_medium(TransportKind.TCP).opened(role=Role.REPLICA) as transport,
+        socket.create_server(("127.0.0.1", 0)) as serving,
+    ):
+        channel = transport.connect(f"tcp://127.0.0.1:{serving.getsockname()[1]}", Role.SHARD)
+        assert channel.receive(0.0) is None
+        connected, _ = serving.accept()
+        with connected:
+            place = (0, 0, 5000, 0)
+            header = a_header(Verb.CONTROL_REPLY)
+            head = framing.encode(header, job=job_digest("job-1"), place=place)
+            connected.sendall(head + bytes(1000))
+            assert transport.wait([channel], PATIENCE) == [channel]
+            while channel.receive(0.0) is not None or transport.wait([channel], 0.0):
+                pass
+            assert transport.wait([channel], 0.05) == []
+            connected.sendall(bytes(1000))
+            assert transport.wait([channel], PATIENCE) == [channel]
+
+
+def test_half_a_message_ends_a_connection_for_the_client_too() -> None:
+    limits = Limits(stall=timedelta(seconds=0.2))
+    tcp = a_medium(TransportKind.TCP)
+    with (
+        tcp.opened(role=Role.REPLICA, limits=limits) as transport,
+        socket.create_server(("127.0.0.1", 0)) as serving,
+    ):
+        channel = transport.connect(f"tcp://127.0.0.1:{serving.getsockname()[1]}", Role.SHARD)
+        for _ in range(2):
+            assert channel.receive(0.05) is None
+            serving.settimeout(PATIENCE)
+            connected, _ = serving.accept()
+            with connected:
+                head = framing.encode(a_header(Verb.PUSHED), job=transport.job)
+                connected.sendall(head[:20])
+                connected.settimeout(0)
+                heard, end = b"", time.monotonic() + PATIENCE
+                while time.monotonic() < end:
+                    assert channel.receive(0.02) is None
+                    try:
+                        more = connected.recv(100)
+                    except BlockingIOError:
+                        continue
+                    if not more:
+                        break
+                    heard += more
+                assert heard == framing.greeting(transport.job)
+
+
+def test_a_connection_that_is_lost_with_its_greeting_greets_once_when_it_comes_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if pair.kind.network is not None:
+        pytest.skip("nobody greets in memory")
+    taken = Stream.write
+    with pair.kind.opened(role=Role.REPLICA) as transport:
+        channel = transport.connect(pair.listener.address, Role.SHARD)
+        failures = iter([True])
+
+        def write(stream: Stream, parts: Sequence[memoryview]) -> int:
+            if next(failures, False):
+                message = "on purpose"
+                raise ConnectionLost(message)
+            return taken(stream, parts)
+
+        monkeypatch.setattr(Stream, "write", write)
+        meet(channel, pair.listener)
+    assert not pair.listener.refused[Refusal.WRONG_JOB]
+    assert not pair.listener.refused[Refusal.MAGIC]
+
+
+def test_closed_channels_are_forgotten(kind: Medium, tmp_path: Path) -> None:
+    with kind.opened(role=Role.REPLICA) as transport:
+        made = transport.connect(kind.address(tmp_path).replace(":0", ":9"), Role.SHARD)
+        reference = weakref.ref(made)
+        made.close()
+        del made
+        gc.collect()
+        assert kind.network is not None or reference() is None
 
 
 def test_waiting_names_the_endpoints_that_can_be_received_from(pair: Pair) -> None:

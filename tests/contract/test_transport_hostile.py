@@ -1,5 +1,6 @@
 """What strangers can do to a listener: nothing that others notice, and nothing that grows."""
 
+import math
 import os
 import socket
 import threading
@@ -10,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -138,7 +139,7 @@ def test_a_stranger_who_goes_on_saying_nothing_has_no_more_time(attacked: Attack
     attacked.check_unharmed()
 
 
-def test_the_oldest_stranger_makes_room_for_a_new_one(attacked: Attacked) -> None:
+def test_strangers_who_say_nothing_make_room_for_others(attacked: Attacked) -> None:
     connections = [attacked.raw_connection() for _ in range(LIMITS.strangers + 10)]
     began = time.monotonic()
 
@@ -146,6 +147,31 @@ def test_the_oldest_stranger_makes_room_for_a_new_one(attacked: Attacked) -> Non
 
     assert time.monotonic() - began < LIMITS.handshake.total_seconds()
     attacked.check_unharmed()
+
+
+def test_who_comes_while_there_are_many_strangers_waits_and_is_heard(attacked: Attacked) -> None:
+    for _ in range(LIMITS.strangers + 10):
+        attacked.raw_connection()
+
+    connection = attacked.greeted()
+    connection.sendall(a_head(a_header(Verb.HELLO, sequence=6), 0, 0, 0, 0))
+
+    assert must_be_asked(attacked.listener).header.sequence == 6
+
+
+def test_a_listener_that_was_away_hears_those_who_came_meanwhile(attacked: Attacked) -> None:
+    """Its thread was elsewhere for longer than a handshake may take, and again for each step."""
+    credentials = attacked.medium.credentials
+    coming = attacked.threads.submit(raw_peers.greeted, attacked.listener.address, credentials)
+    for _ in range(8):
+        time.sleep(1.2 * LIMITS.handshake.total_seconds())  # What it does meanwhile.
+        assert attacked.listener.receive(0.0) is None
+        if coming.done():
+            break
+    with coming.result(PATIENCE) as connection:
+        connection.sendall(a_head(a_header(Verb.HELLO, sequence=6), 0, 0, 0, 0))
+        assert must_be_asked(attacked.listener).header.sequence == 6
+    assert not attacked.listener.refused
 
 
 @pytest.mark.parametrize("kind", [*TransportKind, TLS])
@@ -166,7 +192,7 @@ def test_without_another_limit_a_silent_stranger_has_two_seconds(kind: str, tmp_
         assert time.monotonic() - began > 1.9
 
 
-def a_push(**changed: int) -> Header:
+def a_push(**changed: Any) -> Header:
     return a_chunk_header(Verb.PUSH, 1)._replace(**changed)
 
 
@@ -174,8 +200,6 @@ def a_push(**changed: int) -> Header:
     ("sent", "refusal"),
     [
         (os.urandom(framing.HEADER_BYTES), Refusal.MAGIC),
-        (a_head(a_push(verb=99), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
-        (a_head(a_push(count=2), 0, 0, 4, 0) + b"1234", Refusal.FIELDS),
         (a_head(a_header(Verb.HELLO), 0, 0, LIMITS.payload_bytes + 1, 0), Refusal.PAYLOAD),
         (a_head(a_header(Verb.HELLO), 0, 0, 1 << 58, 0), Refusal.PAYLOAD),
     ],
@@ -191,6 +215,21 @@ def test_who_sends_what_is_no_message_is_disconnected(
     assert attacked.listener.refused == {refusal: 1}
     attacked.check_unharmed()
     assert resident_bytes() - before < LITTLE
+
+
+@pytest.mark.parametrize("wrong", [{"verb": 99}, {"count": 2}, {"scale": math.inf}, {"role": 77}])
+def test_a_header_with_a_wrong_field_is_answered_and_ends_nothing(
+    attacked: Attacked, wrong: dict[str, Any]
+) -> None:
+    connection = attacked.greeted()
+    connection.sendall(a_head(a_push(sequence=5, **wrong), 0, 0, 4, 0) + b"1234")
+    connection.sendall(a_head(a_header(Verb.HELLO, sequence=6), 0, 0, 0, 0))
+
+    assert must_be_asked(attacked.listener).header.sequence == 6
+    assert attacked.listener.refused == {Refusal.FIELDS: 1}
+    answer = connection.recv(framing.HEADER_BYTES)
+    assert len(answer) == framing.HEADER_BYTES
+    attacked.check_unharmed()
 
 
 @pytest.mark.parametrize(
@@ -323,4 +362,5 @@ def test_a_connection_without_tls_is_no_connection() -> None:
         for _ in range(50):
             assert channel.receive(0.0) is None
             assert listener.receive(0.01) is None
-        assert set(listener.refused) == {Refusal.HANDSHAKE}
+        assert listener.refused
+        assert set(listener.refused) <= {Refusal.HANDSHAKE, Refusal.CERTIFICATE}

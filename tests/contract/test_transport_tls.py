@@ -114,7 +114,7 @@ def test_a_certificate_that_speaks_as_another_role_is_refused(listener: Listener
 def test_strangers_are_never_heard(listener: Listener, role: Role, shown: Credentials) -> None:
     with a_transport(role, shown) as transport:
         assert not is_heard(transport.connect(listener.address), listener, role=role)
-    assert set(listener.refused) <= {Refusal.HANDSHAKE, Refusal.ROLE}
+    assert set(listener.refused) <= {Refusal.HANDSHAKE, Refusal.CERTIFICATE, Refusal.ROLE}
     assert listener.refused
 
 

@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a certificate that speaks as another role",
         file=f"{_R}/transport/listener.py",
-        old="        if peer.role is not None and received.header.role != peer.role:",
+        old="        if peer.role is not None and header.role != peer.role:",
         new="        if False:",
         tests=("tests/contract/test_transport_tls.py",),
     ),
@@ -201,8 +201,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="any number of strangers",
         file=f"{_R}/transport/listener.py",
-        old="        if len(self._strangers) > self._config.limits.strangers:",
-        new="        if False:",
+        old="        if len(self._strangers) < self._config.limits.strangers:",
+        new="        if True:",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
     Mutant(
@@ -215,7 +215,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="half a message for ever",
         file=f"{_R}/transport/listener.py",
-        old="            if peer.inbox.is_amid:",
+        old="            if peer.inbox.is_amid and not peer.is_queued:",
         new="            if False:",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
@@ -255,6 +255,34 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(
             "tests/contract/test_transport.py::test_sending_to_a_coordinator_that_is_away_never_waits",
         ),
+    ),
+    Mutant(
+        name="a payload that is read away although its header is wrong",
+        file=f"{_R}/transport/framing.py",
+        old="            if error.refusal is not Refusal.FIELDS:",
+        new="            if True:",
+        tests=("tests/contract/test_transport_hostile.py",),
+    ),
+    Mutant(
+        name="a thread that was away, as the fault of those who came meanwhile",
+        file=f"{_R}/transport/listener.py",
+        old="        if absence > _SWEEP_SECONDS:",
+        new="        if False:",
+        tests=("tests/contract/test_transport_hostile.py",),
+    ),
+    Mutant(
+        name="a wait for a rest that has come already",
+        file=f"{_R}/transport/tcp.py",
+        old="            return not self._inbox.awaits_rest or self._stream.has_bytes()",
+        new="            return True",
+        tests=("tests/contract/test_transport.py",),
+    ),
+    Mutant(
+        name="half a message that keeps a client for ever",
+        file=f"{_R}/transport/tcp.py",
+        old="        elif now - self._progress[1] > self._config.limits.stall.total_seconds():",
+        new="        elif False:",
+        tests=("tests/contract/test_transport.py",),
     ),
     Mutant(
         name="a scale that is no number",

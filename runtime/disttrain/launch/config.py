@@ -176,4 +176,6 @@ def read(path: Path) -> LaunchConfig:
 def _finding(item: Mapping[str, object]) -> str:
     place = item["loc"]
     path = ".".join(str(part) for part in place) if isinstance(place, tuple) else str(place)
-    return f"{path}: {item['msg']}, got {item['input']!r}"
+    # The input of a field that is missing among the credentials holds their key.
+    got = "" if path.startswith("credentials") else f", got {item['input']!r}"
+    return f"{path}: {item['msg']}{got}"

@@ -1,5 +1,4 @@
 """Messages made of a header and a payload, over TCP, shared memory, or in memory.
 
-Only here is zmq used.
 What a message means is decided above: here it is carried, or refused where it is not well formed.
 """

@@ -15,8 +15,9 @@ _LONGEST_PATH = 107
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - What a listener on tcp://*:PORT says of itself.
 _KEEPALIVE_SECONDS = 5
 _KEEPALIVES = 5
-_UNANSWERED_MS = 30_000
-"""A connection whose peer's machine answers nothing for so long is lost."""
+_UNANSWERED_MS = 120_000
+"""A connection is lost whose peer for so long takes nothing of what waits for it, or whose machine
+answers nothing."""
 
 
 @dataclass(frozen=True, slots=True)

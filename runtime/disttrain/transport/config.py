@@ -36,7 +36,7 @@ class Limits:
     handshake: timedelta = timedelta(seconds=2)
     """A connection that has not said what it is by then is closed."""
     strangers: int = 128
-    """Connections that have not yet said what they are; the oldest makes room for a new one. Each
+    """Connections that have not yet said what they are; further ones are not accepted yet. Each
     costs a descriptor and what TLS keeps for a handshake: at most 200 KiB."""
     stall: timedelta = timedelta(seconds=30)
     """A connection on which half a message has waited for its rest for so long is closed."""

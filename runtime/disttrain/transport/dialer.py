@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import select
 import socket
 import ssl
@@ -14,7 +15,7 @@ from disttrain.transport import addresses
 from disttrain.transport.addresses import Address
 from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
-from disttrain.transport.stream import Interest, Stream, wait
+from disttrain.transport.stream import Interest, Refusals, Stream, wait
 
 _CONNECT_SECONDS = 3.0
 """The system waits for minutes for an address that swallows packets, as that of a pod that was
@@ -47,19 +48,25 @@ class Dialer:
         self._looked_up: deque[Places | OSError] = deque()
         self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
+        self._refusals = Refusals(f"no connection to {address.text}")
 
     def advance(self) -> Stream | None:
         """The next step, if it is due; a stream once one is connected and has shaken hands."""
         try:
             return self._advance()
-        except (ConnectionLost, OSError):
-            self.retreat()
+        except (ConnectionLost, OSError) as error:
+            self.retreat(error)
             return None
 
-    def retreat(self) -> None:
-        """Give up the attempt, or the stream that came of it; the next one follows a pause."""
+    def retreat(self, why: Exception) -> None:
+        """Give up the attempt, or the stream that came of it; the next one follows a pause.
+
+        Pauses differ, so that those who lost the same listener do not all come back at once.
+        """
         self._drop()
-        self._next_attempt = time.monotonic() + self._pause
+        self._refusals.note(why)
+        pause = self._pause * random.uniform(0.5, 1.0)
+        self._next_attempt = time.monotonic() + pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def succeed(self) -> None:
@@ -126,8 +133,9 @@ class Dialer:
     def _look_up(self, done: Bell) -> None:
         try:
             self._looked_up.append(addresses.resolve(self._address))
-        except OSError as error:
-            self._looked_up.append(error)
+        except (OSError, ValueError) as error:
+            # ValueError: no name at all, such as one with two dots in a row.
+            self._looked_up.append(OSError(str(error)))
         done.ring()
 
     def _end_looking_up(self) -> None:

@@ -18,7 +18,8 @@ from enum import StrEnum
 class Refusal(StrEnum):
     """Why a received message was dropped; the keys of `Listener.refused`."""
 
-    HANDSHAKE = "no greeting in time, or no certificate of this job"
+    HANDSHAKE = "no greeting in time"
+    CERTIFICATE = "no certificate of this job"
     MAGIC = "no magic or another protocol version"
     WRONG_JOB = "message of another job"
     FIELDS = "field out of range"

@@ -11,7 +11,6 @@ import mmap
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 import xxhash
 
@@ -78,10 +77,6 @@ class Outbox:
     def add(self, *parts: bytes | memoryview) -> None:
         self._waiting.append([memoryview(part) for part in parts if len(part)])
 
-    def add_first(self, part: bytes) -> None:
-        """Before everything that waits; nothing may be partly sent."""
-        self._waiting.appendleft([memoryview(part)])
-
     def flush(self, stream: Stream) -> None:
         """Send what the stream takes now. Raises ConnectionLost."""
         while self._waiting:
@@ -120,14 +115,8 @@ def _drop(parts: list[memoryview], nbytes: int) -> None:
         nbytes -= parts.pop(0).nbytes
 
 
-class Received(NamedTuple):
-    """A message, whole."""
-
-    header: Header
-    payload: memoryview
-    """Read-only."""
-    refusal: Refusal | None
-    """Why it is to be dropped."""
+Received = tuple[Header, memoryview, Refusal | None]
+"""A whole message: its header, its payload (read-only), and why it is to be dropped, if it is."""
 
 
 class Inbox:
@@ -145,6 +134,13 @@ class Inbox:
         self._place: memoryview | None = None
         self._refusal: Refusal | None = None
         self._sum = xxhash.xxh3_64()
+        self.nbytes = 0
+        """Received so far."""
+
+    @property
+    def awaits_rest(self) -> bool:
+        """Whether all that has come of a payload is in its place already."""
+        return self._place is not None
 
     @property
     def is_amid(self) -> bool:
@@ -185,9 +181,9 @@ class Inbox:
             return None
         if self._refusal is None and not self._is_intact(header):
             self._refusal = Refusal.CHECKSUM
-        received = Received(header, self._place.toreadonly(), self._refusal)
+        payload, refusal = self._place.toreadonly(), self._refusal
         self._header = self._place = self._refusal = None
-        return received
+        return header, payload, refusal
 
     def take_place(self) -> memoryview:
         """Where half a message lies that nobody will receive any more."""
@@ -198,7 +194,10 @@ class Inbox:
         try:
             header = decode(self._head, job=self._job)
         except MalformedMessage as error:
-            raise UnreadableStream(error.refusal, str(error)) from error
+            if error.refusal is not Refusal.FIELDS:
+                raise UnreadableStream(error.refusal, str(error)) from error
+            # Its payload is read away, and the next header is where it should be.
+            self._refusal, header = Refusal.FIELDS, Header._make(_STRUCT.unpack(self._head)[1:])
         if inline_bytes(header) > self._largest_bytes:
             detail = f"{header.payload_bytes} bytes; at most {self._largest_bytes}"
             raise UnreadableStream(Refusal.PAYLOAD, detail)
@@ -210,12 +209,17 @@ class Inbox:
         nbytes = inline_bytes(header)
         if not nbytes:
             return NO_BYTES
-        place = place_of(header)
+        place = None if self._refusal else place_of(header)
         if place is not None and place.nbytes == nbytes:
             return as_bytes(place)
         if place is not None:
             self._refusal = Refusal.PAYLOAD
-        return memoryview(bytearray(nbytes))
+        # Pages are taken from the system as bytes come, not as they are announced.
+        return (
+            memory.pages(nbytes)[:nbytes]
+            if nbytes > _BLOCK_BYTES
+            else memoryview(bytearray(nbytes))
+        )
 
     def _is_intact(self, header: Header) -> bool:
         if not self._has_checksums or not inline_bytes(header):
@@ -232,6 +236,7 @@ class Inbox:
             if self._has_checksums and self._header is not None:
                 self._sum.update(block[:count])
             self._filled += count
+            self.nbytes += count
         self._filled = 0
         return True
 
@@ -261,12 +266,11 @@ class Pages:
             self._spare.append(memoryview(pages))
 
 
-def inline_payload(received: Received) -> memoryview:
-    """The payload that came with the header. Raises MalformedMessage for a reference."""
-    if received.header.segment:
-        detail = f"segment {received.header.segment}, and nobody here shares memory"
+def require_inline(header: Header) -> None:
+    """Raises MalformedMessage for a payload that is referred to."""
+    if header.segment:
+        detail = f"segment {header.segment}, and nobody here shares memory"
         raise MalformedMessage(Refusal.PAYLOAD, detail)
-    return received.payload
 
 
 def inline_bytes(header: Header) -> int:

@@ -25,18 +25,20 @@ from disttrain.transport.framing import (
     Outbox,
     Pages,
     Received,
-    inline_payload,
+    require_inline,
 )
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
-from disttrain.transport.stream import Interest, Stream, deadline, remaining
+from disttrain.transport.stream import Interest, Refusals, Stream, deadline, remaining
 
 _SWEEP_SECONDS = 0.25
 """Between two looks for connections that have had their time."""
 _STEPS_BEFORE_NEWS = 16
 """Messages that are taken from busy connections before the others are looked at."""
-_MOST_ACCEPTED = 64
+_MOST_ACCEPTED = 16
 """At once."""
+_SOME_TIME_SECONDS = 0.5
+"""What a stranger gets even when others wait."""
 
 
 _CONNECT_TO: Mapping[Role, frozenset[Role]] = {
@@ -95,6 +97,8 @@ class SocketListener:
         self._steps = 0
         self._next_sweep = 0.0
         self._accepts = True
+        self._looked_at = time.monotonic()
+        self._refusals = Refusals(f"a connection to {self.address} was refused")
         self._pages = Pages()
         self._latest = NO_BYTES
         """The payload that was received last."""
@@ -109,8 +113,8 @@ class SocketListener:
             received = self._read()
             left = remaining(end)
             if received is not None:
-                self._latest = received[1].payload
-                request = self._request_or_refusal(*received)
+                peer, (header, self._latest, refusal) = received
+                request = self._request_or_refusal(peer, header, self._latest, refusal)
                 if request is not None:
                     return request
             elif not self._queued and not self._look(left) and left == 0.0:
@@ -166,6 +170,7 @@ class SocketListener:
 
     def _look(self, timeout: float) -> bool:
         """Wait for news; whether there were any."""
+        self._excuse_absence()
         found = self._events.poll(min(timeout, _SWEEP_SECONDS if self._strangers else 1.0))
         for descriptor, events in found:
             if descriptor == self._socket.fileno():
@@ -173,11 +178,19 @@ class SocketListener:
             elif (peer := self._peers.get(descriptor)) is not None:
                 self._note(peer, events)
         self._sweep()
+        self._looked_at = time.monotonic()
         return bool(found)
 
+    def _excuse_absence(self) -> None:
+        """While this thread was elsewhere, nobody could show who they are, or say the rest."""
+        absence = time.monotonic() - self._looked_at
+        if absence > _SWEEP_SECONDS:
+            for peer in self._peers.values():
+                peer.since += absence
+
     def _note(self, peer: _Peer, events: int) -> None:
-        if events & select.EPOLLOUT:
-            self._flush(peer)
+        if events & select.EPOLLOUT and not self._flush(peer):
+            return
         if events & ~select.EPOLLOUT or not peer.has_shaken_hands:
             if peer.is_known:
                 peer.since = time.monotonic()
@@ -190,6 +203,9 @@ class SocketListener:
 
     def _accept(self) -> None:
         for _ in range(_MOST_ACCEPTED):
+            if not self._has_room_for_stranger():
+                self._stop_accepting()
+                return
             try:
                 connected, _ = self._socket.accept()
             except BlockingIOError:
@@ -214,29 +230,42 @@ class SocketListener:
         peer = _Peer(name, stream, inbox, Outbox(self._queue_length), time.monotonic())
         self._peers[stream.fileno()] = self._strangers[stream.fileno()] = peer
         self._events.register(stream.fileno(), peer.events)
-        if len(self._strangers) > self._config.limits.strangers:
-            self._refuse_stranger(next(iter(self._strangers.values())))
+
+    def _has_room_for_stranger(self) -> bool:
+        """A stranger who has had some time and says nothing makes room; the others wait outside."""
+        if len(self._strangers) < self._config.limits.strangers:
+            return True
+        oldest = next(iter(self._strangers.values()))
+        if oldest.is_queued or time.monotonic() - oldest.since < _SOME_TIME_SECONDS:
+            return False
+        self._refuse_stranger(oldest)
+        return True
 
     def _stop_accepting(self) -> None:
-        """Until the next sweep: there is no descriptor left for a connection."""
-        self._events.unregister(self._socket)
+        """Until the next sweep, or until a stranger is one no more."""
+        if self._accepts:
+            self._events.unregister(self._socket)
         self._accepts = False
+
+    def _accept_again(self) -> None:
+        if not self._accepts:
+            self._events.register(self._socket, select.EPOLLIN)
+        self._accepts = True
 
     def _sweep(self) -> None:
         now = time.monotonic()
         if now < self._next_sweep:
             return
         self._next_sweep = now + _SWEEP_SECONDS
-        if not self._accepts:
-            self._events.register(self._socket, select.EPOLLIN)
-            self._accepts = True
+        self._accept_again()
         limits = self._config.limits
         latest = now - limits.handshake.total_seconds()
         for peer in [peer for peer in self._strangers.values() if peer.since < latest]:
-            self._refuse_stranger(peer)
+            if not peer.is_queued:
+                self._refuse_stranger(peer)
         latest = now - limits.stall.total_seconds()
         for peer in [one for one in self._peers.values() if one.since < latest]:
-            if peer.inbox.is_amid:
+            if peer.inbox.is_amid and not peer.is_queued:
                 self._drop(peer)
 
     def _refuse_stranger(self, peer: _Peer) -> None:
@@ -287,6 +316,7 @@ class SocketListener:
         peer.is_known = True
         del self._strangers[peer.stream.fileno()]
         self._by_name[peer.name] = peer
+        self._accept_again()
         return True
 
     def _identify(self, peer: _Peer) -> None:
@@ -300,6 +330,8 @@ class SocketListener:
     def _lose(self, peer: _Peer, error: ConnectionLost) -> None:
         if isinstance(error, UnreadableStream):
             self.refused[error.refusal] += 1
+        elif self._refusals.note(error):
+            self.refused[Refusal.CERTIFICATE] += 1
         elif not peer.is_known:
             self.refused[Refusal.HANDSHAKE] += 1
         self._drop(peer)
@@ -318,27 +350,30 @@ class SocketListener:
         self._pages.take_back(peer.inbox.take_place())
         self.forget(peer.name)
 
-    def _request_or_refusal(self, peer: _Peer, received: Received) -> Request | None:
+    def _request_or_refusal(
+        self, peer: _Peer, header: Header, payload: memoryview, refusal: Refusal | None
+    ) -> Request | None:
         try:
-            self._check(peer, received)
-            return self._request(peer.name, received)
+            self._check(peer, header, refusal)
+            return self._request(peer.name, header, payload)
         except MalformedMessage as error:
             self.refused[error.refusal] += 1
-            self._refuse(peer, received.header, error)
+            self._refuse(peer, header, error)
             return None
 
-    def _check(self, peer: _Peer, received: Received) -> None:
-        if received.refusal is not None:
-            raise MalformedMessage(received.refusal, "the payload is not the one that was sent")
-        if peer.role is not None and received.header.role != peer.role:
-            said = Role(received.header.role).name
+    def _check(self, peer: _Peer, header: Header, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            raise MalformedMessage(refusal, "what came is not what can have been sent")
+        if peer.role is not None and header.role != peer.role:
+            said = Role(header.role).name
             detail = f"the certificate of {peer.role.name} speaks as {said}"
             raise MalformedMessage(Refusal.ROLE, detail)
 
-    def _request(self, peer: bytes, received: Received) -> Request | None:
-        if received.header.verb == Verb.ATTACH:
+    def _request(self, peer: bytes, header: Header, payload: memoryview) -> Request | None:
+        if header.verb == Verb.ATTACH:
             raise MalformedMessage(Refusal.SEGMENT, "memory cannot be shared over TCP")
-        return Request(peer, received.header, inline_payload(received))
+        require_inline(header)
+        return Request(peer, header, payload)
 
     def _refuse(self, peer: _Peer, header: Header, error: MalformedMessage) -> None:
         reason = _REASONS.get(error.refusal, Reason.MALFORMED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from disttrain.transport import framing, segments
 from disttrain.transport.config import Limits, TransportConfig
 from disttrain.transport.errors import AddressRefused, MalformedMessage, Refusal, SegmentRefused
-from disttrain.transport.framing import Received, inline_payload
+from disttrain.transport.framing import require_inline
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import (
     Buffer,
@@ -68,12 +68,11 @@ class SharedMemoryChannel(SocketChannel):
     def _begin_connection(self) -> None:
         self._attached.clear()
 
-    def _payload(self, received: Received) -> memoryview:
-        header = received.header
+    def _found(self, header: Header, payload: memoryview) -> memoryview:
         if header.verb == Verb.REFUSED and header.reason == Reason.WRONG_RECEIVER:
             self._attached.clear()
         if not header.segment:
-            return received.payload
+            return payload
         buffer = self._places.get(header.segment)
         end = header.segment_offset + header.payload_bytes
         if buffer is None or end > buffer.view.nbytes:
@@ -223,19 +222,19 @@ class SharedMemoryListener(SocketListener):
         super().close()
         self._attachments.close()
 
-    def _request(self, peer: bytes, received: Received) -> Request | None:
+    def _request(self, peer: bytes, header: Header, payload: memoryview) -> Request | None:
         try:
-            if received.header.verb == Verb.ATTACH:
-                self._attachments.attach(peer, segments.parse(inline_payload(received)))
+            if header.verb == Verb.ATTACH:
+                require_inline(header)
+                self._attachments.attach(peer, segments.parse(payload))
                 return None
-            return Request(peer, received.header, self._payload_of(peer, received))
+            return Request(peer, header, self._payload_of(peer, header, payload))
         except SegmentRefused as error:
             raise MalformedMessage(Refusal.SEGMENT, str(error)) from error
 
-    def _payload_of(self, peer: bytes, received: Received) -> memoryview:
-        header = received.header
+    def _payload_of(self, peer: bytes, header: Header, payload: memoryview) -> memoryview:
         if not header.segment:
-            return received.payload
+            return payload
         access = Access.WRITE if header.verb == Verb.FETCH else Access.READ
         key = (header.segment, access)
         part = self._attachments.part(peer, key, header.segment_offset, header.payload_bytes)

@@ -7,15 +7,46 @@ import ssl
 import time
 from collections.abc import Iterable, Sequence
 
+from disttrain.telemetry import logs
 from disttrain.transport.errors import ConnectionLost
+
+LOG = logs.get(__name__)
 
 Interest = tuple[int, int]
 """A descriptor, and the events of `poll` to wait for at it."""
 
 _LONGEST_SECONDS = 3600.0
 """Of one wait; longer ones consist of several."""
+_MOST_REASONS = 8
+_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA")
+"""In the names of OpenSSL's errors and alerts."""
 _RECORD_BYTES = 16 << 10
 """What TLS encrypts at once. Shorter parts of a message are joined to one record."""
+
+
+class Refusals:
+    """Logs why certificates are refused, each reason once: somebody's set-up is wrong.
+
+    Connections that are lost for other reasons come again.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._told: set[str] = set()
+
+    def note(self, error: Exception) -> bool:
+        """Whether a certificate was refused, here or by the peer."""
+        cause = error.__cause__
+        if not isinstance(cause, ssl.SSLError):
+            return False
+        why = getattr(cause, "verify_message", "") or cause.reason or ""
+        is_of_certificate = isinstance(cause, ssl.SSLCertVerificationError)
+        if not is_of_certificate and not any(word in why for word in _ABOUT_CERTIFICATES):
+            return False
+        if why not in self._told and len(self._told) < _MOST_REASONS:
+            self._told.add(why)
+            LOG.warning(self._what, reason=why)
+        return True
 
 
 class Stream:
@@ -57,6 +88,11 @@ class Stream:
         except OSError as error:
             raise ConnectionLost(str(error)) from error
         return True
+
+    def has_bytes(self) -> bool:
+        """Whether `read_into` would find any, or the end."""
+        waiting = self._tls.pending() if self._tls is not None else 0
+        return waiting > 0 or bool(wait([(self.fileno(), select.POLLIN)], 0.0))
 
     def read_into(self, place: memoryview) -> int:
         """How many bytes there were, at most as many as the place has; 0 if none now."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from disttrain.transport import addresses, descriptors, framing, tls
 from disttrain.transport.bell import Bell
@@ -15,11 +16,12 @@ from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     ConnectionLost,
     MalformedMessage,
+    Refusal,
     TransportClosed,
     TransportTimeout,
     UnreadableStream,
 )
-from disttrain.transport.framing import MOST_IN_VAIN, Inbox, Outbox, Received, inline_payload
+from disttrain.transport.framing import MOST_IN_VAIN, Inbox, Outbox, Received, require_inline
 from disttrain.transport.header import Header, Role
 from disttrain.transport.interface import (
     Channel,
@@ -57,7 +59,7 @@ class TcpTransport:
         descriptors.raise_limit()
         self.job = job_digest(config.job_uid)
         self._config = config
-        self._endpoints: list[Endpoint] = []
+        self._endpoints: WeakSet[Endpoint] = WeakSet()
 
     def now(self) -> float:
         return time.monotonic()
@@ -91,11 +93,11 @@ class TcpTransport:
 
     def _kept(self, made: Made) -> Made:
         """Close it with the transport."""
-        self._endpoints.append(made)
+        self._endpoints.add(made)
         return made
 
     def close(self) -> None:
-        for endpoint in self._endpoints:
+        for endpoint in list(self._endpoints):
             endpoint.close()
 
 
@@ -117,7 +119,11 @@ class SocketChannel:
         self._dialer = Dialer(place, context, self._check_listener)
         self._stream: Stream | None = None
         self._outbox = Outbox(queue_length)
+        self._greeting = Outbox(1)
+        """Of the present connection; it goes before everything else."""
         self._inbox = self._new_inbox()
+        self._progress = (0, 0.0)
+        """Bytes received on the present connection, and when it was seen that they are so many."""
         self._bell = Bell()
         self._is_closed = False
         # What is said to a coordinator is repeated, and it may be away for long.
@@ -142,7 +148,7 @@ class SocketChannel:
                 if left == 0.0 or self._is_woken(left):
                     return None
                 continue
-            message = self._accepted(received)
+            message = self._accepted(*received)
             if message is not None:
                 return message
             in_vain += remaining(end) == 0.0
@@ -158,13 +164,16 @@ class SocketChannel:
             self._stream.close()
         self._stream = None
         self._outbox.clear()
+        self._inbox = self._new_inbox()
         self._bell.close()
 
     def is_ready(self) -> bool:
-        """Whether a message has come, at least its header."""
+        """Whether `receive` would find something new: a message, or more of it."""
         self._pump()
         try:
-            return self._stream is not None and self._inbox.has_header(self._stream)
+            if self._stream is None or not self._inbox.has_header(self._stream):
+                return False
+            return not self._inbox.awaits_rest or self._stream.has_bytes()
         except ConnectionLost as error:
             self._lose(error)
             return False
@@ -172,7 +181,7 @@ class SocketChannel:
     def interests(self) -> list[Interest]:
         """What to wait for before `is_ready` or `receive` can find something new."""
         if self._stream is not None:
-            writing = select.POLLOUT if self._outbox else 0
+            writing = select.POLLOUT if self._greeting or self._outbox else 0
             return [(self._stream.fileno(), select.POLLIN | writing)]
         interest = self._dialer.interest()
         return [] if interest is None else [interest]
@@ -204,10 +213,12 @@ class SocketChannel:
             raise TransportClosed(message)
         if self._stream is None:
             self._connect()
-        if self._stream is None or not self._outbox:
+        if self._stream is None:
             return
         try:
-            self._outbox.flush(self._stream)
+            self._greeting.flush(self._stream)
+            if not self._greeting:
+                self._outbox.flush(self._stream)
         except ConnectionLost as error:
             self._lose(error)
 
@@ -215,7 +226,8 @@ class SocketChannel:
         self._stream = self._dialer.advance()
         if self._stream is not None:
             self._inbox = self._new_inbox()
-            self._outbox.add_first(framing.greeting(self._job))
+            self._greeting = Outbox(1)
+            self._greeting.add(framing.greeting(self._job))
             self._begin_connection()
 
     def _begin_connection(self) -> None:
@@ -237,32 +249,46 @@ class SocketChannel:
             self._stream.close()
         self._stream = None
         self._outbox.drop_begun()
-        self._dialer.retreat()
+        self._dialer.retreat(error)
 
     def _read(self, destination: Destination | None) -> Received | None:
         self._pump()
         if self._stream is None:
             return None
         try:
-            return self._inbox.next(self._stream, destination or (lambda _: None))
+            received = self._inbox.next(self._stream, destination or (lambda _: None))
+            if received is None:
+                self._require_progress()
+            return received
         except ConnectionLost as error:
             self._lose(error)
             return None
 
-    def _accepted(self, received: Received) -> Message | None:
+    def _require_progress(self) -> None:
+        """Raises ConnectionLost if the rest of a message does not come."""
+        now, nbytes = time.monotonic(), self._inbox.nbytes
+        if nbytes != self._progress[0] or not self._inbox.is_amid:
+            self._progress = (nbytes, now)
+        elif now - self._progress[1] > self._config.limits.stall.total_seconds():
+            message = "half a message came, and not its rest"
+            raise ConnectionLost(message)
+
+    def _accepted(
+        self, header: Header, payload: memoryview, refusal: Refusal | None
+    ) -> Message | None:
         self._dialer.succeed()
-        refusal = received.refusal
         if refusal is None:
             try:
-                return Message(received.header, self._payload(received))
+                return Message(header, self._found(header, payload))
             except MalformedMessage as error:
                 refusal = error.refusal
         self.refused[refusal] += 1
         return None
 
-    def _payload(self, received: Received) -> memoryview:
-        """Raises MalformedMessage."""
-        return inline_payload(received)
+    def _found(self, header: Header, payload: memoryview) -> memoryview:
+        """The payload that the header speaks of. Raises MalformedMessage."""
+        require_inline(header)
+        return payload
 
     def _is_woken(self, timeout: float) -> bool:
         """Wait for news; whether it was the bell that ended the wait."""

@@ -44,7 +44,7 @@ def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=credentials.authority)
         _load_chain(context, credentials)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, TypeError, ValueError) as error:
         message = f"the process's certificate, key or authority cannot be used: {error}"
         raise InvalidCredentials(message) from None
     return context
@@ -56,4 +56,5 @@ def _load_chain(context: ssl.SSLContext, credentials: Credentials) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(f"{credentials.certificate}\n{credentials.key}\n".encode())
         file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        # Without a password of ours OpenSSL would ask at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")

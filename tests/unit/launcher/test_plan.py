@@ -72,6 +72,15 @@ def test_a_config_with_credentials_survives_its_file(tmp_path: Path) -> None:
         assert config.credentials.key[40:80] not in repr(config)
 
 
+@pytest.mark.parametrize("wrong", [b'"key"', b'"authority"'])
+def test_a_wrong_config_shows_no_key(wrong: bytes) -> None:
+    config = plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED))["shard-0"]
+    content = launch_config.to_json(config).replace(wrong, b'"other"')
+    with pytest.raises(InvalidLaunchConfig, match="credentials") as raised:
+        launch_config.from_json(content)
+    assert "PRIVATE KEY" not in str(raised.value)
+
+
 def test_a_config_survives_its_file(tmp_path: Path) -> None:
     for name, config in plan(a_job("spec.evaluation=null"), a_place()).items():
         launch_config.write(tmp_path / name, config)

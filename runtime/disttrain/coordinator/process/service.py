@@ -320,8 +320,8 @@ class Service:
             if peer is None:
                 continue
             payload = payloads.encode_order(machine.numbered(issued))
-            self._listener.reply(peer, self._header(Verb.CONTROL_ORDER, number), payload)
-            self._pushed.add(number)
+            if self._listener.reply(peer, self._header(Verb.CONTROL_ORDER, number), payload):
+                self._pushed.add(number)
 
     def _announce(self) -> None:
         header = self._header(Verb.CONTROL_REPLY, messages.UNASKED)
@@ -373,7 +373,7 @@ class Service:
 
 
 def _is_allowed(role: Role, request: messages.Request, supervisor: Supervisor) -> bool:
-    """Whether a sender of this role may say this: with CURVE, the role is proven by its key."""
+    """Whether a sender of this role may say this: under TLS, its certificate proves the role."""
     if isinstance(request, messages.Fail) and supervisor is Supervisor.NODE:
         # Without a launcher, a member tells itself of the error that no restart heals.
         return role in {Role.SHARD, Role.REPLICA}

@@ -20,8 +20,7 @@ _LOOK_AGAIN_SECONDS = 0.05
 _MEANWHILE_SECONDS = 5.0
 """Of waiting to join, before whoever waits may look around."""
 _CLOSE_SECONDS = 30.0
-"""Longer than one look may take: ZeroMQ aborts the process when its sockets are closed under a
-thread that uses them."""
+"""Longer than one look may take: the channel belongs to the thread, which closes it."""
 
 
 class CoordinatorClient:
@@ -149,6 +148,8 @@ class CoordinatorClient:
             while not self._closing.is_set():
                 self._send_queued(control, waiting)
                 self._deliver(control, waiting)
+            # What was said just before the end is said.
+            self._send_queued(control, waiting)
         finally:
             control.close()
 
