@@ -55,7 +55,7 @@ def _after_settling(die: Callable[[], None]) -> None:
 
 
 def _after_joining(die: Callable[[], None]) -> None:
-    server.note = lambda *_: die()  # type: ignore[attr-defined]
+    server.record_start = lambda *_: die()  # type: ignore[attr-defined]
 
 
 _DOOMS = (_after_storing, _after_settling, _after_joining)
