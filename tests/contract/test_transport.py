@@ -286,13 +286,15 @@ def test_a_connection_that_is_lost_with_its_greeting_greets_once_when_it_comes_a
 
 
 def test_closed_channels_are_forgotten(kind: Medium, tmp_path: Path) -> None:
+    if kind.network is not None:
+        pytest.skip("a simulation is over before they would matter")
     with kind.opened(role=Role.REPLICA) as transport:
         made = transport.connect(kind.address(tmp_path).replace(":0", ":9"), Role.SHARD)
         reference = weakref.ref(made)
         made.close()
         del made
         gc.collect()
-        assert kind.network is not None or reference() is None
+        assert reference() is None
 
 
 def test_waiting_names_the_endpoints_that_can_be_received_from(pair: Pair) -> None:

@@ -121,6 +121,8 @@ def test_strangers_are_never_heard(listener: Listener, role: Role, shown: Creden
 def test_a_job_of_the_same_authority_is_another_job(listener: Listener) -> None:
     with a_transport(Role.REPLICA, job_uid="job-2") as transport:
         assert not is_heard(transport.connect(listener.address), listener)
+    # Not even greeted.
+    assert set(listener.refused) == {Refusal.HANDSHAKE}
 
 
 def test_a_client_speaks_to_nobody_but_the_role_it_means() -> None:

@@ -297,7 +297,8 @@ def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
     [
         ({"DISTTRAIN_ROLE": "worker"}, "DISTTRAIN_ROLE must be one of"),
         ({"DISTTRAIN_INDEX": ""}, "DISTTRAIN_INDEX must be the index of the shard"),
-        ({"DISTTRAIN_CREDENTIALS_FILE": "/nowhere"}, "/nowhere cannot be read"),
+        ({"DISTTRAIN_KEYS_FILE": "/nowhere"}, "/nowhere cannot be read"),
+        ({"DISTTRAIN_KEYS_FILE": "/etc/hostname"}, "the credentials file is not valid at"),
     ],
 )
 def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:

@@ -756,7 +756,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="what was saved at a stop, passed over after one death",
         file=f"{_R}/parameter_server/final_snapshot.py",
         old="is_older = note.incarnation < self.incarnation and self.saved_by != note.incarnation",
-        new="is_older = stop.incarnation < self.incarnation",
+        new="is_older = note.incarnation < self.incarnation",
         tests=(f"{_UNIT}/parameter_server/test_final_snapshot.py",),
     ),
     Mutant(

@@ -54,8 +54,11 @@ class Variable(StrEnum):
     """Where the task's module is looked up first."""
     LAUNCH_FILE = "DISTTRAIN_LAUNCH_FILE"
     """The manifest."""
-    CREDENTIALS_FILE = "DISTTRAIN_CREDENTIALS_FILE"
-    """The role's certificate and key; without it nothing is encrypted."""
+    CREDENTIALS_FILE = "DISTTRAIN_KEYS_FILE"
+    """The role's certificate and key; without it nothing is encrypted.
+
+    Its name is that of the keys of before: an image of another version refuses the file, where
+    under another name it would find none and encrypt nothing."""
     TERMINATION_LOG = "DISTTRAIN_TERMINATION_LOG"
     """Where the outcome is written."""
     COORDINATOR_ADDRESS = "DISTTRAIN_COORDINATOR_ADDRESS"

@@ -14,10 +14,9 @@ _BACKLOG = 4096
 _LONGEST_PATH = 107
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - What a listener on tcp://*:PORT says of itself.
 _KEEPALIVE_SECONDS = 5
-_KEEPALIVES = 5
-_UNANSWERED_MS = 120_000
+_UNANSWERED_MS = 60_000
 """A connection is lost whose peer for so long takes nothing of what waits for it, or whose machine
-answers nothing."""
+answers no question; on Linux this limit, not a number of questions, ends both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ def prepare(connection: socket.socket) -> None:
         (socket.TCP_NODELAY, 1),
         (socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS),
         (socket.TCP_KEEPINTVL, _KEEPALIVE_SECONDS),
-        (socket.TCP_KEEPCNT, _KEEPALIVES),
         (socket.TCP_USER_TIMEOUT, _UNANSWERED_MS),
     ):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

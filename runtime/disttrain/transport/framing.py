@@ -301,7 +301,7 @@ def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0
 
 
 def decode(encoded: bytes | memoryview, *, job: int) -> Header:
-    """The header in HEADER_BYTES, consistent in itself. Raises only MalformedMessage."""
+    """The header in so many bytes, consistent in itself. Raises only MalformedMessage."""
     prefix, *values = _STRUCT.unpack(encoded)
     if prefix != _PREFIX:
         raise MalformedMessage(Refusal.MAGIC, f"starts with {prefix!r} instead of {_PREFIX!r}")

@@ -72,6 +72,14 @@ def test_a_config_with_credentials_survives_its_file(tmp_path: Path) -> None:
         assert config.credentials.key[40:80] not in repr(config)
 
 
+@pytest.mark.parametrize("keys", [b"null", b'{"public": "p", "secret": "s"}'])
+def test_a_config_of_a_version_with_other_keys_can_be_read(keys: bytes) -> None:
+    config = plan(a_job(), a_place())["shard-0"]
+    content = launch_config.to_json(config).replace(b'"credentials": null', b'"keys": ' + keys)
+    assert b"keys" in content
+    assert launch_config.from_json(content) == config
+
+
 @pytest.mark.parametrize("wrong", [b'"key"', b'"authority"'])
 def test_a_wrong_config_shows_no_key(wrong: bytes) -> None:
     config = plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED))["shard-0"]
