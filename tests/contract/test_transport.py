@@ -171,6 +171,22 @@ def test_a_fetch_lands_in_the_given_place_and_nowhere_else(pair: Pair) -> None:
     np.testing.assert_array_equal(values[64 + 2 * half :], 0.0)
 
 
+def test_an_answer_is_what_it_was_when_it_was_given(pair: Pair) -> None:
+    pair.channel.send(a_header(Verb.CONTROL_REQUEST))
+    request = must_be_asked(pair.listener)
+    values = bytearray(b"\1") * (7 << 20)
+    assert pair.listener.reply(request, a_header(Verb.CONTROL_REPLY), memoryview(values))
+    values[:] = bytes(len(values))
+
+    message, end = None, time.monotonic() + PATIENCE
+    while message is None and time.monotonic() < end:
+        assert pair.listener.receive(0.0) is None
+        message = pair.channel.receive(0.01)
+
+    assert message is not None
+    assert bytes(message.payload) == b"\1" * len(values)
+
+
 def test_an_empty_answer_is_an_answer(pair: Pair) -> None:
     incoming = pair.memory.allocate("incoming", NBYTES)
     pair.channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))
@@ -250,16 +266,16 @@ def test_half_a_message_ends_a_connection_for_the_client_too() -> None:
                 head = framing.encode(a_header(Verb.PUSHED), job=transport.job)
                 connected.sendall(head[:20])
                 connected.settimeout(0)
-                heard, end = b"", time.monotonic() + PATIENCE
-                while time.monotonic() < end:
+                heard, has_ended, end = b"", False, time.monotonic() + PATIENCE
+                while not has_ended and time.monotonic() < end:
                     assert channel.receive(0.02) is None
                     try:
                         more = connected.recv(100)
                     except BlockingIOError:
                         continue
-                    if not more:
-                        break
+                    has_ended = not more
                     heard += more
+                assert has_ended
                 assert heard == framing.greeting(transport.job)
 
 

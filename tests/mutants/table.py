@@ -238,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/transport/framing.py",
         old="        if self._has_begun:\n            self._waiting.popleft()",
         new="        if False:\n            self._waiting.popleft()",
-        tests=("tests/contract/test_transport.py",),
+        tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
     Mutant(
         name="an answer that changes while it is sent",
@@ -266,8 +266,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a thread that was away, as the fault of those who came meanwhile",
         file=f"{_R}/transport/listener.py",
-        old="        if absence > _SWEEP_SECONDS:",
-        new="        if False:",
+        old="            if not peer.is_queued:\n                self._refuse_stranger",
+        new="            if True:\n                self._refuse_stranger",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
     Mutant(

@@ -97,7 +97,6 @@ class SocketListener:
         self._steps = 0
         self._next_sweep = 0.0
         self._accepts = True
-        self._looked_at = time.monotonic()
         self._refusals = Refusals(f"a connection to {self.address} was refused")
         self._pages = Pages()
         self._latest = NO_BYTES
@@ -170,7 +169,6 @@ class SocketListener:
 
     def _look(self, timeout: float) -> bool:
         """Wait for news; whether there were any."""
-        self._excuse_absence()
         found = self._events.poll(min(timeout, _SWEEP_SECONDS if self._strangers else 1.0))
         for descriptor, events in found:
             if descriptor == self._socket.fileno():
@@ -178,15 +176,7 @@ class SocketListener:
             elif (peer := self._peers.get(descriptor)) is not None:
                 self._note(peer, events)
         self._sweep()
-        self._looked_at = time.monotonic()
         return bool(found)
-
-    def _excuse_absence(self) -> None:
-        """While this thread was elsewhere, nobody could show who they are, or say the rest."""
-        absence = time.monotonic() - self._looked_at
-        if absence > _SWEEP_SECONDS:
-            for peer in self._peers.values():
-                peer.since += absence
 
     def _note(self, peer: _Peer, events: int) -> None:
         if events & select.EPOLLOUT and not self._flush(peer):
@@ -261,6 +251,7 @@ class SocketListener:
         limits = self._config.limits
         latest = now - limits.handshake.total_seconds()
         for peer in [peer for peer in self._strangers.values() if peer.since < latest]:
+            # What came while this thread was elsewhere counts.
             if not peer.is_queued:
                 self._refuse_stranger(peer)
         latest = now - limits.stall.total_seconds()

@@ -1,7 +1,8 @@
 """The wire decoder, which reads what anybody may have written."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders.transports import a_chunk_header, a_header
 from disttrain.transport import framing
-from disttrain.transport.errors import MalformedMessage, Refusal
+from disttrain.transport.errors import ConnectionLost, MalformedMessage, Refusal
 from disttrain.transport.header import (
     ELEMENT_BYTES,
     ElementType,
@@ -18,6 +19,7 @@ from disttrain.transport.header import (
     Role,
     Verb,
 )
+from disttrain.transport.stream import Stream
 
 JOB = 0x1234
 VALID = framing.encode(a_chunk_header(Verb.PUSH, 4), job=JOB, place=(0, 0, 16, 99))
@@ -159,3 +161,46 @@ def test_another_protocol_or_version_is_refused_by_its_own_name() -> None:
 def test_a_field_that_does_not_fit_is_the_callers_error() -> None:
     with pytest.raises(ValueError, match="sender=-1"):
         framing.encode(a_header(Verb.HELLO, sender=-1), job=JOB)
+
+
+class TakesAFew:
+    """A stream that takes so many bytes at once, and is lost after so many writes."""
+
+    def __init__(self, at_once: int, writes: int) -> None:
+        self.taken = b""
+        self._at_once = at_once
+        self._writes = writes
+
+    def write(self, parts: Sequence[memoryview]) -> int:
+        if not self._writes:
+            message = "on purpose"
+            raise ConnectionLost(message)
+        self._writes -= 1
+        some = b"".join(parts)[: self._at_once]
+        self.taken += some
+        return len(some)
+
+
+def test_half_a_message_is_not_sent_over_the_next_connection() -> None:
+    outbox = framing.Outbox(4)
+    for message in (b"first", b"second", b"third"):
+        outbox.add(message[:2], memoryview(message[2:]))
+    lost, kept = TakesAFew(3, 3), TakesAFew(100, 100)
+
+    with pytest.raises(ConnectionLost):
+        outbox.flush(cast(Stream, lost))
+    outbox.drop_begun()
+    outbox.flush(cast(Stream, kept))
+
+    assert (lost.taken, kept.taken) == (b"firstsec", b"third")
+    assert not outbox
+
+
+def test_a_message_that_has_not_begun_is_kept_for_the_next_connection() -> None:
+    outbox = framing.Outbox(4)
+    outbox.add(b"whole")
+    with pytest.raises(ConnectionLost):
+        outbox.flush(cast(Stream, TakesAFew(3, 0)))
+    outbox.drop_begun()
+    outbox.flush(cast(Stream, kept := TakesAFew(100, 100)))
+    assert kept.taken == b"whole"
