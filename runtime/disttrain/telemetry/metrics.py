@@ -85,5 +85,5 @@ def ledger_records_missing(count: int) -> CounterMetricFamily:
 
 def messages_dropped(counts: Mapping[str, int]) -> CounterMetricFamily:
     """`counts`: by why the transport dropped what arrived."""
-    text = "Messages and connections that were refused by the transport."
+    text = "Messages that are not this protocol's."
     return counters("messages_dropped", text, "reason", counts)
