@@ -43,7 +43,7 @@ LIMITS = Limits(
     payload_bytes=1 << 20,
     handshake=timedelta(seconds=1),
     stall=timedelta(seconds=1),
-    strangers=50,
+    unauthenticated=50,
 )
 LITTLE = 8 << 20
 """Bytes that a process may grow by for whatever reason."""
@@ -148,7 +148,7 @@ def test_a_stranger_who_goes_on_saying_nothing_has_no_more_time(attacked: Attack
 def test_strangers_who_say_nothing_make_room_for_others(kind: str, tmp_path: Path) -> None:
     patient = replace(LIMITS, handshake=timedelta(seconds=100 * PATIENCE))
     with under_attack(a_medium(kind), tmp_path, patient) as attacked:
-        connections = [attacked.raw_connection() for _ in range(LIMITS.strangers + 10)]
+        connections = [attacked.raw_connection() for _ in range(LIMITS.unauthenticated + 10)]
 
         assert attacked.beside(lambda: all(map(raw_peers.has_ended, connections[:10])))
 
@@ -156,7 +156,7 @@ def test_strangers_who_say_nothing_make_room_for_others(kind: str, tmp_path: Pat
 
 
 def test_who_comes_while_there_are_many_strangers_waits_and_is_heard(attacked: Attacked) -> None:
-    for _ in range(LIMITS.strangers + 10):
+    for _ in range(LIMITS.unauthenticated + 10):
         attacked.raw_connection()
 
     connection = attacked.greeted()

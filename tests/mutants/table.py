@@ -165,8 +165,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="connections of roles that have nothing to say to a listener",
-        file=f"{_R}/transport/listener.py",
-        old="        if peer.role not in _CONNECT_TO.get(self._config.role, ()):",
+        file=f"{_R}/transport/peer.py",
+        old="        if self.role not in _CONNECT_TO.get(config.role, ()):",
         new="        if False:",
         tests=("tests/contract/test_transport_tls.py",),
     ),
@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="any number of strangers",
         file=f"{_R}/transport/listener.py",
-        old="        if len(self._strangers) < self._config.limits.strangers:",
+        old="        if len(self._unauthenticated) < self._config.limits.unauthenticated:",
         new="        if True:",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
@@ -215,14 +215,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="half a message for ever",
         file=f"{_R}/transport/listener.py",
-        old="            if peer.inbox.is_amid and not peer.is_queued:",
+        old="            if peer.inbox.is_partial and not peer.is_queued:",
         new="            if False:",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
     Mutant(
         name="busy peers that leave the others no turn",
         file=f"{_R}/transport/listener.py",
-        old="        if self._steps >= _STEPS_BEFORE_NEWS:",
+        old="        if self._steps >= _STEPS_PER_POLL:",
         new="        if False:",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
@@ -266,8 +266,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a thread that was away, as the fault of those who came meanwhile",
         file=f"{_R}/transport/listener.py",
-        old="            if not peer.is_queued:\n                self._refuse_stranger",
-        new="            if True:\n                self._refuse_stranger",
+        old="            if not peer.is_queued:\n                self._refuse_unauthenticated",
+        new="            if True:\n                self._refuse_unauthenticated",
         tests=("tests/contract/test_transport_hostile.py",),
     ),
     Mutant(

@@ -158,6 +158,8 @@ def from_json(content: bytes) -> LaunchConfig:
 
 def _without_keys(content: bytes) -> bytes:
     """Files of versions that encrypted otherwise can be read, for `replay` and `resume`."""
+    if b'"keys"' not in content:
+        return content
     try:
         told = json.loads(content)
     except ValueError:

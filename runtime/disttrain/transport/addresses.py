@@ -1,4 +1,4 @@
-"""Addresses of listeners: tcp://HOST:PORT and ipc://PATH. Pure, but for looking up names."""
+"""Addresses of listeners, tcp://HOST:PORT and ipc://PATH, and sockets for them."""
 
 import errno
 import ipaddress

@@ -35,7 +35,7 @@ class Limits:
     """Mapped segments of all peers together."""
     handshake: timedelta = timedelta(seconds=2)
     """A connection that has not said what it is by then is closed."""
-    strangers: int = 128
+    unauthenticated: int = 128
     """Connections that have not yet said what they are; further ones are not accepted yet. Each
     costs a descriptor and what TLS keeps for a handshake: at most 200 KiB."""
     stall: timedelta = timedelta(seconds=30)

@@ -15,7 +15,7 @@ from disttrain.transport import addresses
 from disttrain.transport.addresses import Address
 from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
-from disttrain.transport.stream import Interest, Refusals, Stream, wait
+from disttrain.transport.stream import CertificateErrors, Interest, Stream, wait
 
 _CONNECT_SECONDS = 3.0
 """The system waits for minutes for an address that swallows packets, as that of a pod that was
@@ -48,7 +48,7 @@ class Dialer:
         self._looked_up: deque[Places | OSError] = deque()
         self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
-        self._refusals = Refusals(f"no connection to {address.text}")
+        self._certificate_errors = CertificateErrors(f"no connection to {address.text}")
 
     def advance(self) -> Stream | None:
         """The next step, if it is due; a stream once one is connected and has shaken hands."""
@@ -64,7 +64,7 @@ class Dialer:
         Pauses differ, so that those who lost the same listener do not all come back at once.
         """
         self._drop()
-        self._refusals.note(why)
+        self._certificate_errors.note(why)
         pause = self._pause * random.uniform(0.5, 1.0)
         self._next_attempt = time.monotonic() + pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -159,8 +159,7 @@ class Dialer:
             raise OSError(code, os.strerror(code))
         self._connecting = None
         self._places.clear()
-        tls = None if self._address.path else self._tls
-        self._stream = Stream(made, tls, is_server=False)
+        self._stream = Stream(made, self._tls, is_server=False)
 
     def _drop(self) -> None:
         for one in (self._connecting, self._stream):

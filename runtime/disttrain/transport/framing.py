@@ -50,7 +50,7 @@ _PLACE_BYTES = 2 << 20
 """A chunk over TCP."""
 _MOST_SPARE = 4
 
-MOST_IN_VAIN = 64
+MOST_REFUSED = 64
 """Messages that one call looks at after its timeout, if all of them are refused."""
 
 
@@ -143,7 +143,7 @@ class Inbox:
         return self._place is not None
 
     @property
-    def is_amid(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether a part of a message has come."""
         return self._filled > 0 or self._header is not None
 
@@ -162,7 +162,8 @@ class Inbox:
     def has_header(self, stream: Stream) -> bool:
         """Whether a header has come, if need be now. Raises ConnectionLost, UnreadableStream."""
         if self._header is None and self._fill(stream, self._head):
-            self._header, self._sum = self._decoded(), xxhash.xxh3_64()
+            self._header = self._decoded()
+            self._sum.reset()
         return self._header is not None
 
     def next(

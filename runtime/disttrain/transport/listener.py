@@ -5,8 +5,6 @@ import select
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import count
 
 from disttrain.transport import addresses, framing, tls
@@ -20,7 +18,7 @@ from disttrain.transport.errors import (
     UnreadableStream,
 )
 from disttrain.transport.framing import (
-    MOST_IN_VAIN,
+    MOST_REFUSED,
     Inbox,
     Outbox,
     Pages,
@@ -29,43 +27,17 @@ from disttrain.transport.framing import (
 )
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
-from disttrain.transport.stream import Interest, Refusals, Stream, deadline, remaining
+from disttrain.transport.peer import Peer
+from disttrain.transport.stream import CertificateErrors, Interest, Stream, deadline, remaining
 
 _SWEEP_SECONDS = 0.25
 """Between two looks for connections that have had their time."""
-_STEPS_BEFORE_NEWS = 16
+_STEPS_PER_POLL = 16
 """Messages that are taken from busy connections before the others are looked at."""
 _MOST_ACCEPTED = 16
 """At once."""
-_SOME_TIME_SECONDS = 0.5
+_GRACE_SECONDS = 0.5
 """What a stranger gets even when others wait."""
-
-
-_CONNECT_TO: Mapping[Role, frozenset[Role]] = {
-    Role.COORDINATOR: frozenset({Role.SHARD, Role.REPLICA, Role.LAUNCHER}),
-    Role.SHARD: frozenset({Role.REPLICA}),
-}
-"""By the role of a listener: whose certificates it takes."""
-
-
-@dataclass(slots=True, eq=False)
-class _Peer:
-    """One connection."""
-
-    name: bytes
-    stream: Stream
-    inbox: Inbox
-    outbox: Outbox
-    since: float
-    """When it was accepted; once it has greeted, when anything came from it last."""
-    role: Role | None = None
-    """What its certificate says; None without TLS."""
-    has_shaken_hands: bool = False
-    is_known: bool = False
-    """It has greeted."""
-    is_queued: bool = False
-    """In the queue of those from which something may be read."""
-    events: int = field(default=select.EPOLLIN)
 
 
 class SocketListener:
@@ -88,16 +60,16 @@ class SocketListener:
         self._events = select.epoll()
         self._events.register(self._socket, select.EPOLLIN)
         self._names = count(1)
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, Peer] = {}
         """By descriptor."""
-        self._by_name: dict[bytes, _Peer] = {}
-        self._strangers: dict[int, _Peer] = {}
+        self._by_name: dict[bytes, Peer] = {}
+        self._unauthenticated: dict[int, Peer] = {}
         """Those that have not greeted, the oldest first."""
-        self._queued: deque[_Peer] = deque()
+        self._queued: deque[Peer] = deque()
         self._steps = 0
         self._next_sweep = 0.0
         self._accepts = True
-        self._refusals = Refusals(f"a connection to {self.address} was refused")
+        self._certificate_errors = CertificateErrors(f"a connection to {self.address} was refused")
         self._pages = Pages()
         self._latest = NO_BYTES
         """The payload that was received last."""
@@ -105,8 +77,8 @@ class SocketListener:
     def receive(self, timeout: float) -> Request | None:
         """Malformed messages are counted, answered if they can be, and passed over."""
         self._require_open()
-        end, in_vain = deadline(timeout), 0
-        while in_vain < MOST_IN_VAIN:
+        end, refused_late = deadline(timeout), 0
+        while refused_late < MOST_REFUSED:
             self._pages.take_back(self._latest)
             self._latest = NO_BYTES
             received = self._read()
@@ -116,9 +88,9 @@ class SocketListener:
                 request = self._request_or_refusal(peer, header, self._latest, refusal)
                 if request is not None:
                     return request
-            elif not self._queued and not self._look(left) and left == 0.0:
+            elif not self._queued and not self._poll(left) and left == 0.0:
                 return None
-            in_vain += left == 0.0
+            refused_late += left == 0.0
         return None
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
@@ -142,17 +114,17 @@ class SocketListener:
     def is_ready(self) -> bool:
         """Whether a message has come, at least its header."""
         self._require_open()
-        for _ in range(MOST_IN_VAIN):
-            if not self._queued and not self._look(0.0):
+        for _ in range(MOST_REFUSED):
+            if not self._queued and not self._poll(0.0):
                 return False
             while self._queued:
-                peer = self._queued[0]
+                peer = self._dequeue()
                 if self._has_header(peer):
+                    # Its turn is still to come.
+                    peer.is_queued = True
+                    self._queued.appendleft(peer)
                     return True
-                if self._queued and self._queued[0] is peer:
-                    self._queued.popleft()
-                    peer.is_queued = False
-        return bool(self._queued)
+        return False
 
     def interests(self) -> list[Interest]:
         """What to wait for before `is_ready` or `receive` can find something new."""
@@ -167,18 +139,18 @@ class SocketListener:
             message = "used after it was closed"
             raise TransportClosed(message)
 
-    def _look(self, timeout: float) -> bool:
+    def _poll(self, timeout: float) -> bool:
         """Wait for news; whether there were any."""
-        found = self._events.poll(min(timeout, _SWEEP_SECONDS if self._strangers else 1.0))
+        found = self._events.poll(min(timeout, _SWEEP_SECONDS if self._unauthenticated else 1.0))
         for descriptor, events in found:
             if descriptor == self._socket.fileno():
                 self._accept()
             elif (peer := self._peers.get(descriptor)) is not None:
-                self._note(peer, events)
+                self._handle(peer, events)
         self._sweep()
         return bool(found)
 
-    def _note(self, peer: _Peer, events: int) -> None:
+    def _handle(self, peer: Peer, events: int) -> None:
         if events & select.EPOLLOUT and not self._flush(peer):
             return
         if events & ~select.EPOLLOUT or not peer.has_shaken_hands:
@@ -186,14 +158,19 @@ class SocketListener:
                 peer.since = time.monotonic()
             self._enqueue(peer)
 
-    def _enqueue(self, peer: _Peer) -> None:
+    def _enqueue(self, peer: Peer) -> None:
         if not peer.is_queued:
             peer.is_queued = True
             self._queued.append(peer)
 
+    def _dequeue(self) -> Peer:
+        peer = self._queued.popleft()
+        peer.is_queued = False
+        return peer
+
     def _accept(self) -> None:
         for _ in range(_MOST_ACCEPTED):
-            if not self._has_room_for_stranger():
+            if not self._has_room():
                 self._stop_accepting()
                 return
             try:
@@ -217,18 +194,18 @@ class SocketListener:
             return
         inbox = Inbox(self._job, self._largest_bytes, has_checksums=not stream.is_encrypted)
         name = next(self._names).to_bytes(8, "big")
-        peer = _Peer(name, stream, inbox, Outbox(self._queue_length), time.monotonic())
-        self._peers[stream.fileno()] = self._strangers[stream.fileno()] = peer
+        peer = Peer(name, stream, inbox, Outbox(self._queue_length), time.monotonic())
+        self._peers[stream.fileno()] = self._unauthenticated[stream.fileno()] = peer
         self._events.register(stream.fileno(), peer.events)
 
-    def _has_room_for_stranger(self) -> bool:
+    def _has_room(self) -> bool:
         """A stranger who has had some time and says nothing makes room; the others wait outside."""
-        if len(self._strangers) < self._config.limits.strangers:
+        if len(self._unauthenticated) < self._config.limits.unauthenticated:
             return True
-        oldest = next(iter(self._strangers.values()))
-        if oldest.is_queued or time.monotonic() - oldest.since < _SOME_TIME_SECONDS:
+        oldest = next(iter(self._unauthenticated.values()))
+        if oldest.is_queued or time.monotonic() - oldest.since < _GRACE_SECONDS:
             return False
-        self._refuse_stranger(oldest)
+        self._refuse_unauthenticated(oldest)
         return True
 
     def _stop_accepting(self) -> None:
@@ -250,89 +227,74 @@ class SocketListener:
         self._accept_again()
         limits = self._config.limits
         latest = now - limits.handshake.total_seconds()
-        for peer in [peer for peer in self._strangers.values() if peer.since < latest]:
+        for peer in [peer for peer in self._unauthenticated.values() if peer.since < latest]:
             # What came while this thread was elsewhere counts.
             if not peer.is_queued:
-                self._refuse_stranger(peer)
+                self._refuse_unauthenticated(peer)
         latest = now - limits.stall.total_seconds()
         for peer in [one for one in self._peers.values() if one.since < latest]:
-            if peer.inbox.is_amid and not peer.is_queued:
+            if peer.inbox.is_partial and not peer.is_queued:
                 self._drop(peer)
 
-    def _refuse_stranger(self, peer: _Peer) -> None:
+    def _refuse_unauthenticated(self, peer: Peer) -> None:
         self.refused[Refusal.HANDSHAKE] += 1
         self._drop(peer)
 
-    def _read(self) -> tuple[_Peer, Received] | None:
+    def _read(self) -> tuple[Peer, Received] | None:
         """The next message of those who have something to say, in turn."""
-        if self._steps >= _STEPS_BEFORE_NEWS:
+        if self._steps >= _STEPS_PER_POLL:
             self._steps = 0
-            self._look(0.0)
+            self._poll(0.0)
         while self._queued:
             self._steps += 1
-            peer = self._queued.popleft()
-            peer.is_queued = False
+            peer = self._dequeue()
             received = self._next(peer)
             if received is not None:
                 self._enqueue(peer)
                 return peer, received
         return None
 
-    def _next(self, peer: _Peer) -> Received | None:
+    def _next(self, peer: Peer) -> Received | None:
+        if not self._has_header(peer):
+            return None
         try:
-            if peer.is_known or self._introduce(peer):
-                return peer.inbox.next(peer.stream, self._pages.place)
+            return peer.inbox.next(peer.stream, self._pages.place)
         except ConnectionLost as error:
             self._lose(peer, error)
-        return None
+            return None
 
-    def _has_header(self, peer: _Peer) -> bool:
+    def _has_header(self, peer: Peer) -> bool:
         try:
             return (peer.is_known or self._introduce(peer)) and peer.inbox.has_header(peer.stream)
         except ConnectionLost as error:
             self._lose(peer, error)
             return False
 
-    def _introduce(self, peer: _Peer) -> bool:
+    def _introduce(self, peer: Peer) -> bool:
         """Whether it is known who the peer is. Raises ConnectionLost, UnreadableStream."""
-        if not peer.has_shaken_hands:
-            if not peer.stream.shake_hands():
-                self._watch(peer)
-                return False
-            peer.has_shaken_hands = True
-            self._watch(peer)
-            self._identify(peer)
-        if not peer.inbox.is_greeted(peer.stream):
-            return False
-        peer.is_known = True
-        del self._strangers[peer.stream.fileno()]
-        self._by_name[peer.name] = peer
-        self._accept_again()
-        return True
+        peer.is_known = peer.introduce(self._config)
+        self._watch(peer)
+        if peer.is_known:
+            del self._unauthenticated[peer.stream.fileno()]
+            self._by_name[peer.name] = peer
+            self._accept_again()
+        return peer.is_known
 
-    def _identify(self, peer: _Peer) -> None:
-        if not peer.stream.is_encrypted:
-            return
-        peer.role = tls.role_of(peer.stream, self._config)
-        if peer.role not in _CONNECT_TO.get(self._config.role, ()):
-            detail = f"{peer.role.name} connects to {self._config.role.name}"
-            raise UnreadableStream(Refusal.ROLE, detail)
-
-    def _lose(self, peer: _Peer, error: ConnectionLost) -> None:
+    def _lose(self, peer: Peer, error: ConnectionLost) -> None:
         if isinstance(error, UnreadableStream):
             self.refused[error.refusal] += 1
-        elif self._refusals.note(error):
+        elif self._certificate_errors.note(error):
             self.refused[Refusal.CERTIFICATE] += 1
         elif not peer.is_known:
             self.refused[Refusal.HANDSHAKE] += 1
         self._drop(peer)
 
-    def _drop(self, peer: _Peer) -> None:
+    def _drop(self, peer: Peer) -> None:
         descriptor = peer.stream.fileno()
         if self._peers.get(descriptor) is not peer:
             return
         del self._peers[descriptor]
-        self._strangers.pop(descriptor, None)
+        self._unauthenticated.pop(descriptor, None)
         self._by_name.pop(peer.name, None)
         if peer.is_queued:
             self._queued.remove(peer)
@@ -342,7 +304,7 @@ class SocketListener:
         self.forget(peer.name)
 
     def _request_or_refusal(
-        self, peer: _Peer, header: Header, payload: memoryview, refusal: Refusal | None
+        self, peer: Peer, header: Header, payload: memoryview, refusal: Refusal | None
     ) -> Request | None:
         try:
             self._check(peer, header, refusal)
@@ -352,7 +314,7 @@ class SocketListener:
             self._refuse(peer, header, error)
             return None
 
-    def _check(self, peer: _Peer, header: Header, refusal: Refusal | None) -> None:
+    def _check(self, peer: Peer, header: Header, refusal: Refusal | None) -> None:
         if refusal is not None:
             raise MalformedMessage(refusal, "what came is not what can have been sent")
         if peer.role is not None and header.role != peer.role:
@@ -366,7 +328,7 @@ class SocketListener:
         require_inline(header)
         return Request(peer, header, payload)
 
-    def _refuse(self, peer: _Peer, header: Header, error: MalformedMessage) -> None:
+    def _refuse(self, peer: Peer, header: Header, error: MalformedMessage) -> None:
         reason = _REASONS.get(error.refusal, Reason.MALFORMED)
         answer = header._replace(verb=Verb.REFUSED, role=self._config.role, sender=0, reason=reason)
         self.reply(peer.name, answer._replace(segment=0), str(error).encode())
@@ -382,7 +344,7 @@ class SocketListener:
         peer.outbox.copy_last()
         return True
 
-    def _flush(self, peer: _Peer) -> bool:
+    def _flush(self, peer: Peer) -> bool:
         """Send what the peer takes now; whether it is still there."""
         try:
             if peer.is_known:
@@ -393,7 +355,7 @@ class SocketListener:
         self._watch(peer)
         return True
 
-    def _watch(self, peer: _Peer) -> None:
+    def _watch(self, peer: Peer) -> None:
         """Wait for room in the socket only while there is something to send."""
         writing = peer.outbox if peer.has_shaken_hands else peer.stream.wants_to_write
         events = select.EPOLLIN | (select.EPOLLOUT if writing else 0)

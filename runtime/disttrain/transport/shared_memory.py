@@ -6,6 +6,7 @@ client's segment, done before its header is sent.
 
 import os
 import select
+import ssl
 import time
 from dataclasses import dataclass, field
 
@@ -37,8 +38,14 @@ _LOCAL = ("ipc://", "tcp://127.0.0.1:")
 class SharedMemoryChannel(SocketChannel):
     """See `interface.Channel`. Describes a segment before the first message that refers to it."""
 
-    def __init__(self, config: TransportConfig, address: str, listener: Role) -> None:
-        super().__init__(config, address, listener, config.limits.header_queue)
+    def __init__(
+        self,
+        config: TransportConfig,
+        address: str,
+        listener: Role,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        super().__init__(config, address, listener, config.limits.header_queue, context)
         self._attached: set[tuple[int, Access]] = set()
         self._places: dict[int, Buffer] = {}
 
@@ -269,7 +276,7 @@ class SharedMemoryTransport(TcpTransport):
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """To a Unix socket or the loopback."""
         _check_local(address)
-        return self._kept(SharedMemoryChannel(self._config, address, listener))
+        return self._kept(SharedMemoryChannel(self._config, address, listener, self._client_tls))
 
 
 def _check_local(address: str) -> None:

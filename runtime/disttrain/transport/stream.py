@@ -24,7 +24,7 @@ _RECORD_BYTES = 16 << 10
 """What TLS encrypts at once. Shorter parts of a message are joined to one record."""
 
 
-class Refusals:
+class CertificateErrors:
     """Logs why certificates are refused, each reason once: somebody's set-up is wrong.
 
     Connections that are lost for other reasons come again.

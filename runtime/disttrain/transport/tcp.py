@@ -2,9 +2,11 @@
 
 import math
 import select
+import ssl
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -21,7 +23,7 @@ from disttrain.transport.errors import (
     TransportTimeout,
     UnreadableStream,
 )
-from disttrain.transport.framing import MOST_IN_VAIN, Inbox, Outbox, Received, require_inline
+from disttrain.transport.framing import MOST_REFUSED, Inbox, Outbox, Received, require_inline
 from disttrain.transport.header import Header, Role
 from disttrain.transport.interface import (
     Channel,
@@ -77,8 +79,14 @@ class TcpTransport:
         return self._kept(SocketListener(self._config, address, largest, limits.send_queue))
 
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
-        queue_length = self._config.limits.send_queue
-        return self._kept(SocketChannel(self._config, address, listener, queue_length))
+        queue_length, context = self._config.limits.send_queue, self._client_tls
+        return self._kept(SocketChannel(self._config, address, listener, queue_length, context))
+
+    @cached_property
+    def _client_tls(self) -> ssl.SSLContext | None:
+        """Of all channels: clients of a shard that is away make one every few seconds."""
+        credentials = self._config.credentials
+        return None if credentials is None else tls.client_context(credentials)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
         end = deadline(timeout)
@@ -105,16 +113,21 @@ class SocketChannel:
     """See `interface.Channel`. Sends and receives on the thread that asks for it."""
 
     def __init__(
-        self, config: TransportConfig, address: str, listener: Role, queue_length: int
+        self,
+        config: TransportConfig,
+        address: str,
+        listener: Role,
+        queue_length: int,
+        context: ssl.SSLContext | None,
     ) -> None:
+        """`context`: for TCP, where it is encrypted."""
         self.refused: Counter[str] = Counter()
         self._config = config
         self._job = job_digest(config.job_uid)
         self._listener = listener
         place = addresses.parse(address)
-        context = None
-        if config.credentials is not None and not place.path:
-            context = tls.client_context(config.credentials)
+        # A Unix socket lies in a folder of this user alone.
+        context = None if place.path else context
         self._is_encrypted = context is not None
         self._dialer = Dialer(place, context, self._check_listener)
         self._stream: Stream | None = None
@@ -140,8 +153,8 @@ class SocketChannel:
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """Malformed messages are counted and passed over."""
-        end, in_vain = deadline(timeout), 0
-        while in_vain < MOST_IN_VAIN:
+        end, refused_late = deadline(timeout), 0
+        while refused_late < MOST_REFUSED:
             received = self._read(destination)
             if received is None:
                 left = remaining(end)
@@ -151,7 +164,7 @@ class SocketChannel:
             message = self._accepted(*received)
             if message is not None:
                 return message
-            in_vain += remaining(end) == 0.0
+            refused_late += remaining(end) == 0.0
         return None
 
     def wake(self) -> None:
@@ -164,7 +177,6 @@ class SocketChannel:
             self._stream.close()
         self._stream = None
         self._outbox.clear()
-        self._inbox = self._new_inbox()
         self._bell.close()
 
     def is_ready(self) -> bool:
@@ -267,7 +279,7 @@ class SocketChannel:
     def _require_progress(self) -> None:
         """Raises ConnectionLost if the rest of a message does not come."""
         now, nbytes = time.monotonic(), self._inbox.nbytes
-        if nbytes != self._progress[0] or not self._inbox.is_amid:
+        if nbytes != self._progress[0] or not self._inbox.is_partial:
             self._progress = (nbytes, now)
         elif now - self._progress[1] > self._config.limits.stall.total_seconds():
             message = "half a message came, and not its rest"

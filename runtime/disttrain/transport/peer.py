@@ -1,0 +1,55 @@
+"""A connection at a listener, and how it is found out whose it is."""
+
+import select
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from disttrain.transport import tls
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.errors import Refusal, UnreadableStream
+from disttrain.transport.framing import Inbox, Outbox
+from disttrain.transport.header import Role
+from disttrain.transport.stream import Stream
+
+_CONNECT_TO: Mapping[Role, frozenset[Role]] = {
+    Role.COORDINATOR: frozenset({Role.SHARD, Role.REPLICA, Role.LAUNCHER}),
+    Role.SHARD: frozenset({Role.REPLICA}),
+}
+"""By the role of a listener: whose certificates it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """One connection."""
+
+    name: bytes
+    stream: Stream
+    inbox: Inbox
+    outbox: Outbox
+    since: float
+    """When it was accepted; once it has greeted, when anything came from it last."""
+    role: Role | None = None
+    """What its certificate says; None without TLS."""
+    has_shaken_hands: bool = False
+    is_known: bool = False
+    """It has greeted."""
+    is_queued: bool = False
+    """In the queue of those from which something may be read."""
+    events: int = select.EPOLLIN
+
+    def introduce(self, config: TransportConfig) -> bool:
+        """Whether it has shaken hands and greeted. Raises ConnectionLost, UnreadableStream."""
+        if not self.has_shaken_hands:
+            if not self.stream.shake_hands():
+                return False
+            self.has_shaken_hands = True
+            self._identify(config)
+        return self.inbox.is_greeted(self.stream)
+
+    def _identify(self, config: TransportConfig) -> None:
+        if not self.stream.is_encrypted:
+            return
+        self.role = tls.role_of(self.stream, config)
+        if self.role not in _CONNECT_TO.get(config.role, ()):
+            detail = f"{self.role.name} connects to {config.role.name}"
+            raise UnreadableStream(Refusal.ROLE, detail)
