@@ -13,7 +13,7 @@ from builders.transports import (
     must_receive,
     opened,
 )
-from disttrain.job import names
+from disttrain.job import certificates, names
 from disttrain.launch import config as launch_config
 from disttrain.launcher import run as runs
 from disttrain.launcher.coordinator_link import ControlLink
@@ -31,7 +31,7 @@ TALKS = [
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tmp_path)
+    made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tmp_path, certificates.issue)
     for name, config in made.configs.items():
         launch_config.write(made.folder.config(name), config)
     yield made

@@ -87,17 +87,11 @@ def _add(metrics: Metrics, sample: Sample) -> None:
         metrics.values[sample.name] = metrics.values.get(sample.name, 0) + sample.value
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What all pods of a job do and use, and what could not be found out."""
+def measure(jobs: Jobs, job: Object) -> tuple[str, list[str]]:
+    """A table of what all pods of a job do and use, and notes of what could not be found out.
 
-    text: str
-    """The table."""
-    notes: tuple[str, ...]
-
-
-def measure(jobs: Jobs, job: Object) -> Usage:
-    """Look at the pods twice, some seconds apart. Raises ClusterError, Unreachable."""
+    Looks at the pods twice, some seconds apart. Raises ClusterError, Unreachable.
+    """
     members = pods.in_order(jobs.pods(job))
     before, began = _scrape(jobs, members), time.monotonic()
     time.sleep(MEASURED_SECONDS if any(before) else 0)
@@ -108,8 +102,7 @@ def measure(jobs: Jobs, job: Object) -> Usage:
         row(pod, (first, second), seconds, (used or {}).get(pod.name, {}), counter)
         for pod, first, second in zip(members, before, after, strict=True)
     )
-    text = kubectl_text.table([head(counter), *rows])
-    return Usage(text, tuple(_notes(members, after, used)))
+    return kubectl_text.table([head(counter), *rows]), _notes(members, after, used)
 
 
 def head(counter: str) -> list[str]:
