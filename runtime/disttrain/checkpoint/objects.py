@@ -15,8 +15,6 @@ from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
 
-from fsspec.core import url_to_fs
-
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import (
     AlreadyThere,
@@ -234,6 +232,9 @@ def open_objects(uri: str) -> Objects:
     """
     protocol = object_uri.scheme(uri)
     _require_allowed(uri, protocol)
+    # Every role would start a twentieth of a second later, and most jobs have a folder.
+    from fsspec.core import url_to_fs  # noqa: PLC0415
+
     # What another process wrote a moment ago must be found.
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     if _on_disk(uri):

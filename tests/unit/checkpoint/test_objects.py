@@ -213,9 +213,7 @@ def test_a_store_that_is_not_opened_in_time_is_given_up(monkeypatch: pytest.Monk
     monkeypatch.setattr(objects, "_SECONDS", 0.05)
     over = threading.Event()
     with taken_places(0):
-        monkeypatch.setattr(
-            "disttrain.checkpoint.objects.url_to_fs", lambda _uri, **_: over.wait(60)
-        )
+        monkeypatch.setattr("fsspec.core.url_to_fs", lambda _uri, **_: over.wait(60))
         with pytest.raises(StoreAway, match="gs://b could not be opened: no answer within"):
             objects.open_objects("gs://b")
         over.set()
