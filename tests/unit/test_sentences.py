@@ -11,13 +11,11 @@ from typing import Final
 
 ROOT = Path(__file__).parents[2]
 GENERATED: Final = {"docs/methods/figures.md", "docs/methods/replicas.md"}
-SECURITY: Final = "docs/security.md"
-"""Says who may do what, in the words of standards."""
 DOCUMENTS = [
     path
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[dm]*/*.md")])
     + sorted(ROOT.glob("examples/**/README.md"))
-    if str(path.relative_to(ROOT)) not in {*GENERATED, SECURITY}
+    if str(path.relative_to(ROOT)) not in GENERATED
 ]
 LONG: Final = 25
 MOST: Final = 40
