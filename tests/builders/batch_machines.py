@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.decisions.turn import CoordinatorSide
+from disttrain.coordinator.decisions.transaction import CoordinatorSide
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId

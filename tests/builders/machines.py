@@ -5,12 +5,12 @@ from typing import Any
 
 from builders.control_members import a_join, obeyed
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import (
+from disttrain.coordinator.decisions.transaction import (
     BeginCheckpoint,
     CommitCheckpoint,
     CoordinatorSide,
     Places,
-    Turn,
+    Transaction,
 )
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
@@ -63,10 +63,10 @@ class Machine:
         return self.state.phase
 
     def request(self, request: messages.Request) -> messages.Reply:
-        turn = self.coordinator.request(request, self.now)
-        self._carry_out(turn)
-        assert turn.reply is not None
-        return turn.reply
+        transaction = self.coordinator.request(request, self.now)
+        self._carry_out(transaction)
+        assert transaction.reply is not None
+        return transaction.reply
 
     def tick(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -149,8 +149,8 @@ class Machine:
             return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
         return obeyed(order, self.positions.get(member, Progress()))
 
-    def _carry_out(self, turn: Turn) -> None:
-        for effect in turn.effects:
+    def _carry_out(self, transaction: Transaction) -> None:
+        for effect in transaction.effects:
             if isinstance(effect, BeginCheckpoint):
                 self.ledgers[effect.number] = effect.ledger
             elif isinstance(effect, CommitCheckpoint):

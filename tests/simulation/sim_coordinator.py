@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import CommitCheckpoint, Effect
+from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Effect
 from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.job_entries import EvaluationBegun, EvaluationEnded
 from disttrain.coordinator.journal.state import State

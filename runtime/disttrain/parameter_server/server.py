@@ -95,12 +95,12 @@ class ShardProcess:
     def run(self, patience_seconds: float) -> int:
         """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced.
 
-        Over HTTP it counts as hanging after so long without a turn, as it does for the coordinator.
+        Over HTTP it hangs if an iteration takes so long, as it does for the coordinator.
         """
         health = self.metrics.health
         health.begin(patience_seconds)
         while not (self.book.is_ended or self._may_stop()):
-            health.turn()
+            health.iterated()
             if not self._serve():
                 self._wait()
             self._listen_to_coordinator()

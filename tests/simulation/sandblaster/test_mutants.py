@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from disttrain.coordinator.decisions import running, steering
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
 from disttrain.coordinator.journal.job_entries import Restarted
 from disttrain.coordinator.journal.state import State
@@ -107,25 +107,25 @@ def _is_under_way(state: State) -> bool:
     return state.batch is not None and 0 < len(state.batch.course.answers) < 2
 
 
-def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
-    state = turn.state
-    if state.fencings or state.checkpoint is not None or not turn.holders_ready():
+def _end_without_drain(transaction: Transaction, following: CoordinatorSide) -> None:
+    state = transaction.state
+    if state.fencings or state.checkpoint is not None or not transaction.holders_ready():
         return
     if state.warm_start.cut is None:
-        turn.record(WarmStartDrained(checkpoint=state.next_checkpoint))
+        transaction.record(WarmStartDrained(checkpoint=state.next_checkpoint))
     if (state.last_checkpoint or 0) >= (state.warm_start.cut or 0):
-        turn.stage += 1
-        following.begin(turn, state.last_checkpoint)
+        transaction.stage += 1
+        following.begin(transaction, state.last_checkpoint)
     else:
-        running.begin_checkpoint(turn)
+        running.begin_checkpoint(transaction)
 
 
-def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
-    if turn.state.last_checkpoint is None:
-        _END(turn, following)
-    elif turn.holders_ready() and turn.state.checkpoint is None:
-        turn.stage += 1
-        following.begin(turn, turn.state.last_checkpoint)
+def _end_at_an_older_checkpoint(transaction: Transaction, following: CoordinatorSide) -> None:
+    if transaction.state.last_checkpoint is None:
+        _END(transaction, following)
+    elif transaction.holders_ready() and transaction.state.checkpoint is None:
+        transaction.stage += 1
+        following.begin(transaction, transaction.state.last_checkpoint)
 
 
 _END = steering._end
@@ -162,7 +162,7 @@ def _has_begun(state: State) -> bool:
     ],
 )
 def test_a_switch_before_all_is_saved_is_found(
-    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Turn], None], word: str
+    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Transaction], None], word: str
 ) -> None:
     monkeypatch.setattr(steering, "_end", mutant)
     # Long enough to lose its leases, too short to be taken for dead.

@@ -50,19 +50,19 @@ class CountingHealth(Health):
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[float | None] = []
-        self.turns = 0
+        self.iterations = 0
 
     def begin(self, limit_seconds: float) -> None:
         self.limits.append(limit_seconds)
 
-    def turn(self) -> None:
-        self.turns += 1
+    def iterated(self) -> None:
+        self.iterations += 1
 
     def end(self) -> None:
         self.limits.append(None)
 
 
-def test_what_the_coordinator_says_is_heard_at_once_and_each_turn_shows_over_http() -> None:
+def test_what_the_coordinator_says_is_heard_at_once_and_each_iteration_shows_over_http() -> None:
     health = CountingHealth()
     book = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
     control, transport = Coordinator(book), Transport()
@@ -80,4 +80,4 @@ def test_what_the_coordinator_says_is_heard_at_once_and_each_turn_shows_over_htt
 
     assert (control.looks, transport.waits) == (LOOKS, LOOKS)
     assert health.limits == [60.0, None]
-    assert health.turns == LOOKS
+    assert health.iterations == LOOKS

@@ -13,7 +13,7 @@ from disttrain.checkpoint.manifest import (
     VectorEntry,
 )
 from disttrain.checkpoint.stores import Store
-from disttrain.coordinator.decisions.turn import (
+from disttrain.coordinator.decisions.transaction import (
     AbandonCheckpoint,
     BeginCheckpoint,
     CommitCheckpoint,

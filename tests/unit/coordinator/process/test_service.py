@@ -142,16 +142,16 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_each_turn_of_the_loop_shows_over_http(
+def test_each_iteration_of_the_loop_shows_over_http(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns: list[float] = []
-    monkeypatch.setattr(served.metrics.health, "turn", lambda: turns.append(served.now))
+    iterations: list[float] = []
+    monkeypatch.setattr(served.metrics.health, "iterated", lambda: iterations.append(served.now))
     served.listener.say(Role.LAUNCHER, STOP)
 
     served.service.run()
 
-    assert turns
+    assert iterations
 
 
 def test_a_loop_that_hangs_shows_over_http(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One turn of the coordinator's machine: the state, the time, and what has been decided so far.
+"""One transaction of the coordinator: the state, the time, and what has been decided so far.
 
 Deterministic: no clock, no socket, no file; the time is handed in.
 """
@@ -61,7 +61,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorSide(Stage):
-    """What a strategy decides in the coordinator. It holds no state: that is the turn's."""
+    """What a strategy decides in the coordinator. It holds no state: that is the transaction's."""
 
     of: ClassVar[type[Any]]
     """The manifest's type for it."""
@@ -87,43 +87,45 @@ class CoordinatorSide(Stage):
         """Why a loop that brings its own data cannot take part; empty: it can."""
         return ""
 
-    def fits(self, turn: "Turn") -> bool:
+    def fits(self, transaction: "Transaction") -> bool:
         """Whether the data is of a size that it can work on; if not, the job fails."""
-        del turn
+        del transaction
         return True
 
-    def begin(self, turn: "Turn", checkpoint: int | None) -> None:
+    def begin(self, transaction: "Transaction", checkpoint: int | None) -> None:
         """It begins anew, or at the checkpoint of this number, where the stage before has ended."""
 
     @abstractmethod
-    def run(self, turn: "Turn") -> None:
+    def run(self, transaction: "Transaction") -> None:
         """Takes every step that is due while the job runs."""
 
-    def watch_the_end(self, turn: "Turn") -> None:
+    def watch_the_end(self, transaction: "Transaction") -> None:
         """Has a job that closes go on, where a lost shard took with it what it would end with."""
 
     @abstractmethod
-    def give(self, turn: "Turn", request: messages.RequestWork) -> messages.Work:
+    def give(self, transaction: "Transaction", request: messages.RequestWork) -> messages.Work:
         """Work for a replica, whose progress is known."""
 
-    def take(self, turn: "Turn", request: messages.GroupDone) -> messages.Acknowledged | None:
+    def take(
+        self, transaction: "Transaction", request: messages.GroupDone
+    ) -> messages.Acknowledged | None:
         """A result of a replica. None: too early, it is sent again."""
-        del turn, request
+        del transaction, request
         return messages.Acknowledged()
 
-    def answered(self, turn: "Turn", issued: IssuedOrder, result: Result) -> None:
+    def answered(self, transaction: "Transaction", issued: IssuedOrder, result: Result) -> None:
         """What follows from an answer to an order that is the strategy's own."""
 
-    def shard_lost(self, turn: "Turn") -> None:
+    def shard_lost(self, transaction: "Transaction") -> None:
         """A life of a shard has ended."""
 
-    def has_work(self, turn: "Turn", member: MemberId) -> bool:
+    def has_work(self, transaction: "Transaction", member: MemberId) -> bool:
         """Whether a replica has work that others would wait for if it is silent."""
-        return any(not held.lost for held in turn.state.data.held(member))
+        return any(not held.lost for held in transaction.state.data.held(member))
 
 
 @dataclass(kw_only=True, slots=True)
-class Turn:
+class Transaction:
     """What one event leads to: entries for the journal, then effects, then the reply and orders."""
 
     state: State
