@@ -14,7 +14,7 @@ from disttrain.coordinator.decisions.transaction import (
 )
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
@@ -129,7 +129,7 @@ class Machine:
             self.obey()
 
     def obey(self) -> None:
-        """Answers orders until there are none."""
+        """Answers commands until there are none."""
         for _ in range(50):
             waiting = [
                 issued for issued in self.state.orders.values() if issued.member not in self.muted
@@ -138,16 +138,16 @@ class Machine:
                 return
             for issued in waiting:
                 result = self._result(issued.order, issued.member)
-                done = messages.OrderDone(member=issued.member, order=issued.id, result=result)
+                done = messages.CommandDone(member=issued.member, order=issued.id, result=result)
                 self.request(done)
 
-    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
-        if isinstance(order, orders.Checkpoint):
-            return orders.ShardWritten(file="f", bytes=1, hash="0", version=1)
-        if isinstance(order, orders.Evaluate):
-            self.evaluated.append(order.model_file)
-            return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
-        return obeyed(order, self.positions.get(member, Progress()))
+    def _result(self, command: commands.Command, member: MemberId) -> commands.Result:
+        if isinstance(command, commands.Checkpoint):
+            return commands.ShardWritten(file="f", bytes=1, hash="0", version=1)
+        if isinstance(command, commands.Evaluate):
+            self.evaluated.append(command.model_file)
+            return commands.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
+        return obeyed(command, self.positions.get(member, Progress()))
 
     def _carry_out(self, transaction: Transaction) -> None:
         for effect in transaction.effects:

@@ -496,7 +496,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a command to a shard that lacks the placement",
         file=f"{_R}/coordinator/decisions/machine.py",
-        old="if isinstance(order, Configure):",
+        old="if isinstance(command, Configure):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
     ),
@@ -868,7 +868,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an end of the job that nobody who waits hears",
         file=f"{_R}/coordinator/protocol/client.py",
-        old="if isinstance(order.order, End):",
+        old="if isinstance(command.order, End):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
@@ -965,15 +965,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a shard that reads a checkpoint and hears nothing meanwhile",
-        file=f"{_R}/parameter_server/orders.py",
-        old="self._returns.append((numbered, order, read))",
-        new="read.exception(), self._returns.append((numbered, order, read))",
-        tests=(f"{_UNIT}/parameter_server/test_orders.py",),
+        file=f"{_R}/parameter_server/commands.py",
+        old="self._returns.append((numbered, command, read))",
+        new="read.exception(), self._returns.append((numbered, command, read))",
+        tests=(f"{_UNIT}/parameter_server/test_commands.py",),
     ),
     Mutant(
         name="work for who owes an empty shard its values",
         file=f"{_R}/coordinator/strategies/downpour.py",
-        old="if any(issued.member == member for issued in transaction.orders.of_kind(Upload)):",
+        old="if any(issued.member == member for issued in transaction.commands.of_kind(Upload)):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
     ),

@@ -11,8 +11,8 @@ from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transac
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
 from disttrain.coordinator.journal.job_entries import Restarted
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.orders import NumberedOrder, Perform
-from disttrain.coordinator.protocol.orders import Result as ShardResult
+from disttrain.coordinator.protocol.commands import NumberedCommand, Perform
+from disttrain.coordinator.protocol.commands import Result as ShardResult
 from disttrain.parameter_server.holder_side import Answers
 from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster.batch import groups
@@ -29,7 +29,7 @@ from simulation.sim_shard import SimShard
 from simulation.world import Life, as_any
 
 SEEDS = range(40)
-Book = Callable[[NumberedOrder], ShardResult | None]
+Runner = Callable[[NumberedCommand], ShardResult | None]
 
 
 @pytest.fixture(autouse=True)
@@ -76,17 +76,17 @@ def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatc
 def test_accepting_an_old_coordinator_is_found(
     monkeypatch: pytest.MonkeyPatch, *, trusts: bool
 ) -> None:
-    old: dict[SimShard, tuple[int, NumberedOrder]] = {}
+    old: dict[SimShard, tuple[int, NumberedCommand]] = {}
     carry_out = SimShard._carry_out
 
-    def twice(shard: SimShard, to_book: Book, numbered: NumberedOrder) -> ShardResult | None:
-        result = carry_out(shard, to_book, numbered)
+    def twice(shard: SimShard, to_runner: Runner, numbered: NumberedCommand) -> ShardResult | None:
+        result = carry_out(shard, to_runner, numbered)
         if isinstance(numbered.order, Perform):
             coordinator = numbered.order.order.coordinator
             before, late = old.get(shard, (coordinator, numbered))
             if before < coordinator:
                 # What an earlier life has ordered last comes again.
-                carry_out(shard, to_book, late)
+                carry_out(shard, to_runner, late)
             old[shard] = coordinator, numbered
         return result
 
@@ -103,7 +103,7 @@ def test_accepting_an_old_coordinator_is_found(
 
 
 def _is_under_way(state: State) -> bool:
-    """An order that some shard has carried out, and that the next life gives again."""
+    """A command that some shard has carried out, and that the next life gives again."""
     return state.batch is not None and 0 < len(state.batch.course.answers) < 2
 
 

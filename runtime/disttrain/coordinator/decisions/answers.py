@@ -1,78 +1,80 @@
-"""What the answers to orders lead to. Decides; no I/O."""
+"""What the answers to commands lead to. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Evaluation, IssuedOrder
+from disttrain.coordinator.journal.state import Evaluation, IssuedCommand
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.transport.header import Role
 
 _FATAL = {
-    orders.Configure: messages.FailureReason.LAUNCH_FAILED,
-    orders.Upload: messages.FailureReason.LAUNCH_FAILED,
-    orders.Evaluate: messages.FailureReason.EVALUATION_FAILED,
-    orders.Export: messages.FailureReason.EXPORT_FAILED,
+    commands.Configure: messages.FailureReason.LAUNCH_FAILED,
+    commands.Upload: messages.FailureReason.LAUNCH_FAILED,
+    commands.Evaluate: messages.FailureReason.EVALUATION_FAILED,
+    commands.Export: messages.FailureReason.EXPORT_FAILED,
 }
-"""Orders without which the job cannot go on."""
+"""Commands without which the job cannot go on."""
 
 
-def order_done(transaction: Transaction, request: messages.OrderDone) -> None:
-    """Closes the order and does what follows; an answer that came before changes nothing."""
+def command_done(transaction: Transaction, request: messages.CommandDone) -> None:
+    """Closes the command and does what follows; an answer that came before changes nothing."""
     issued = transaction.state.orders.get(request.order)
     if issued is None or issued.member != request.member:
         return
-    transaction.record(member_entries.OrderClosed(id=issued.id))
-    if isinstance(issued.order, orders.Perform | orders.Decide | orders.RollBack):
+    transaction.record(member_entries.CommandClosed(id=issued.id))
+    if isinstance(issued.order, commands.Perform | commands.Decide | commands.RollBack):
         transaction.strategy.answered(transaction, issued, request.result)
-    elif isinstance(request.result, orders.OrderFailed):
+    elif isinstance(request.result, commands.CommandFailed):
         _failed(transaction, issued, request.result)
     else:
         _succeeded(transaction, issued, request.result)
 
 
-def _failed(transaction: Transaction, issued: IssuedOrder, result: orders.OrderFailed) -> None:
-    order = issued.order
-    if isinstance(order, orders.Checkpoint):
+def _failed(
+    transaction: Transaction, issued: IssuedCommand, result: commands.CommandFailed
+) -> None:
+    command = issued.order
+    if isinstance(command, commands.Checkpoint):
         if (
             transaction.state.checkpoint is not None
-            and transaction.state.checkpoint.number == order.number
+            and transaction.state.checkpoint.number == command.number
         ):
-            transaction.abandon_checkpoint(order.number, result.message)
-    elif (reason := _FATAL.get(type(order))) is not None:
+            transaction.abandon_checkpoint(command.number, result.message)
+    elif (reason := _FATAL.get(type(command))) is not None:
         transaction.fail(reason, f"{issued.member.name}: {result.message}")
 
 
-def _succeeded(transaction: Transaction, issued: IssuedOrder, result: orders.Result) -> None:
-    order = issued.order
-    if isinstance(order, orders.Configure):
+def _succeeded(transaction: Transaction, issued: IssuedCommand, result: commands.Result) -> None:
+    command = issued.order
+    if isinstance(command, commands.Configure):
         transaction.record(member_entries.ShardConfigured(member=issued.member))
-    elif isinstance(order, orders.Upload):
+    elif isinstance(command, commands.Upload):
         _uploaded(transaction, issued)
-    elif isinstance(order, orders.Export) and transaction.state.phase is Phase.EXPORTING:
+    elif isinstance(command, commands.Export) and transaction.state.phase is Phase.EXPORTING:
         transaction.go_to(Phase.EVALUATING)
-    elif isinstance(order, orders.LeaveWarmStart):
+    elif isinstance(command, commands.LeaveWarmStart):
         transaction.record(batch_entries.WarmStartLeft(member=issued.member))
     else:
         _told(transaction, issued, result)
 
 
-def _told(transaction: Transaction, issued: IssuedOrder, result: orders.Result) -> None:
-    order = issued.order
-    if isinstance(result, orders.Fenced):
+def _told(transaction: Transaction, issued: IssuedCommand, result: commands.Result) -> None:
+    command = issued.order
+    if isinstance(result, commands.Fenced):
         answer = member_entries.FenceAnswered(
             shard=issued.member.index, sender=result.sender, partial_chunks=result.partial_chunks
         )
         transaction.record(answer)
-    elif isinstance(result, orders.ShardWritten) and isinstance(order, orders.Checkpoint):
-        _written(transaction, issued.member, order.number, result)
-    elif isinstance(result, orders.Evaluated) and isinstance(order, orders.Evaluate):
-        _evaluated(transaction, order, result)
-    elif isinstance(result, orders.Drained):
+    elif isinstance(result, commands.ShardWritten) and isinstance(command, commands.Checkpoint):
+        _written(transaction, issued.member, command.number, result)
+    elif isinstance(result, commands.Evaluated) and isinstance(command, commands.Evaluate):
+        _evaluated(transaction, command, result)
+    elif isinstance(result, commands.Drained):
         transaction.record(member_entries.Drained(member=issued.member, progress=result.progress))
 
 
-def _uploaded(transaction: Transaction, issued: IssuedOrder) -> None:
+def _uploaded(transaction: Transaction, issued: IssuedCommand) -> None:
     for index, incarnation in issued.shards.items():
         member = MemberId(role=Role.SHARD, index=index, incarnation=incarnation)
         found = transaction.state.life(member)
@@ -81,7 +83,7 @@ def _uploaded(transaction: Transaction, issued: IssuedOrder) -> None:
 
 
 def _written(
-    transaction: Transaction, holder: MemberId, number: int, part: orders.ShardWritten
+    transaction: Transaction, holder: MemberId, number: int, part: commands.ShardWritten
 ) -> None:
     opened = transaction.state.checkpoint
     if opened is None or opened.number != number:
@@ -97,11 +99,13 @@ def _written(
         )
 
 
-def _evaluated(transaction: Transaction, order: orders.Evaluate, result: orders.Evaluated) -> None:
+def _evaluated(
+    transaction: Transaction, command: commands.Evaluate, result: commands.Evaluated
+) -> None:
     state = transaction.state
     measures = {name: total / max(result.samples, 1) for name, total in result.sums.items()}
     # Of the final model nothing is trained meanwhile.
-    final = order.model_file is not None
+    final = command.model_file is not None
     evaluation = Evaluation(
         epoch=state.data.epochs_done if final else state.evaluated_epoch,
         samples=state.samples if final else state.evaluating_samples,

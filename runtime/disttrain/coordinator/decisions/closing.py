@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.phases import LifeState, Phase, StopReason
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.messages import FailureReason
 
 _FINAL_ATTEMPTS = 5
@@ -21,7 +21,7 @@ def drain(transaction: Transaction) -> None:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
-    transaction.tell(busy, orders.Drain())
+    transaction.tell(busy, commands.Drain())
     if not busy and _is_quiet(transaction) and transaction.holders_ready():
         transaction.go_to(Phase.CHECKPOINTING)
 
@@ -46,10 +46,10 @@ def _may_save(transaction: Transaction) -> bool:
 
 def export(transaction: Transaction) -> None:
     replicas = transaction.live.workers()
-    if replicas and not transaction.orders.of_kind(orders.Export):
+    if replicas and not transaction.commands.of_kind(commands.Export):
         checkpoint = transaction.places.checkpoint(transaction.state.last_checkpoint or 0)
-        order = orders.Export(checkpoint=checkpoint, out=transaction.places.model_file)
-        transaction.issue(replicas[0].member, order)
+        command = commands.Export(checkpoint=checkpoint, out=transaction.places.model_file)
+        transaction.issue(replicas[0].member, command)
 
 
 def evaluate(transaction: Transaction) -> None:
@@ -59,7 +59,7 @@ def evaluate(transaction: Transaction) -> None:
         _conclude(transaction, final.measures if final is not None else {})
         return
     replicas = transaction.live.workers()
-    asked = [one for one in transaction.orders.of_kind(orders.Evaluate) if _is_final(one.order)]
+    asked = [one for one in transaction.commands.of_kind(commands.Evaluate) if _is_final(one.order)]
     if replicas and not asked:
         transaction.issue(
             replicas[0].member, running.evaluation(transaction, transaction.places.model_file)
@@ -103,5 +103,5 @@ def _go_on(transaction: Transaction) -> None:
     transaction.go_to(Phase.RUNNING)
 
 
-def _is_final(order: object) -> bool:
-    return isinstance(order, orders.Evaluate) and order.model_file is not None
+def _is_final(command: object) -> bool:
+    return isinstance(command, commands.Evaluate) and command.model_file is not None

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import answers, joining, membership, news, running, steering
-from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Places, Transaction
 from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import Configure, NumberedCommand
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import Configure, NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.progress import at_work
@@ -26,7 +26,7 @@ MemberRequest: TypeAlias = (
     messages.Heartbeat
     | messages.RequestWork
     | messages.GroupDone
-    | messages.OrderDone
+    | messages.CommandDone
     | messages.Leave
 )
 """Requests of those who have joined."""
@@ -38,7 +38,7 @@ class Coordinator:
     def __init__(self, state: State, job: Sequence[CoordinatorSide], places: Places) -> None:
         self.state = state
         self.stages = job
-        self._orders = OpenOrders(state)
+        self._commands = OpenCommands(state)
         self._live = LiveMembers(state)
         self.watch = Watch()
         self._places = places
@@ -131,15 +131,15 @@ class Coordinator:
                 self._next_announcement = now + members * _PAUSE_SECONDS_PER_MEMBER
                 yield role, news.of_members(self._transaction(now), role)
 
-    def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
-        return tuple(self.numbered(issued) for issued in self._orders.of_member(member))
+    def commands_for(self, member: MemberId) -> tuple[NumberedCommand, ...]:
+        return tuple(self.numbered(issued) for issued in self._commands.of_member(member))
 
-    def numbered(self, issued: IssuedOrder) -> NumberedOrder:
-        order = issued.order
-        if isinstance(order, Configure):
+    def numbered(self, issued: IssuedCommand) -> NumberedCommand:
+        command = issued.order
+        if isinstance(command, Configure):
             # The journal has the table once, not once for each shard.
-            order = replace(order, placement=self.state.placement)
-        return NumberedOrder(id=issued.id, order=order)
+            command = replace(command, placement=self.state.placement)
+        return NumberedCommand(id=issued.id, order=command)
 
     def _transaction(self, now: float) -> Transaction:
         return Transaction(
@@ -148,7 +148,7 @@ class Coordinator:
             stage=at_work(self.stages, self.state),
             places=self._places,
             watch=self.watch,
-            orders=self._orders,
+            commands=self._commands,
             live=self._live,
             now=now,
         )
@@ -187,7 +187,7 @@ class Coordinator:
             return self._heard(transaction, request)
         if isinstance(request, messages.GroupDone):
             return transaction.strategy.take(transaction, request)
-        answers.order_done(transaction, request)
+        answers.command_done(transaction, request)
         return messages.Acknowledged()
 
     def _heard(self, transaction: Transaction, request: messages.Heartbeat) -> messages.Reply:
@@ -211,6 +211,6 @@ class Coordinator:
         member = request.member
         return replace(
             news.since(transaction, member.role, request.epoch),
-            orders=self.orders_for(member),
+            orders=self.commands_for(member),
             lost_leases=membership.lost_leases(transaction, member),
         )

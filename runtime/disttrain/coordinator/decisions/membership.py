@@ -4,7 +4,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.phases import LifeState, Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
@@ -179,10 +179,10 @@ def _fence(transaction: Transaction, replica: MemberId) -> None:
         return
     live_replicas = len(transaction.live.replicas())
     for shard in transaction.live.shards():
-        order = orders.Fence(
+        command = commands.Fence(
             index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
         )
-        transaction.issue(shard.member, order)
+        transaction.issue(shard.member, command)
 
 
 def _holder_lost(transaction: Transaction, holder: Life, reason: str) -> None:

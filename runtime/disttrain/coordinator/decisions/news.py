@@ -1,6 +1,6 @@
 """What members have to know: of each other, who holds what, how often they speak. Decides; no I/O.
 
-One list for all members of a role, not an order for each pair: a shard learns which lives of the
+One list for all members of a role, not a command for each pair: a shard learns which lives of the
 replicas it serves, a replica where the shards listen.
 """
 

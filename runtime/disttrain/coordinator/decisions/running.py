@@ -7,7 +7,7 @@ from disttrain.coordinator.decisions.transaction import BeginCheckpoint, Transac
 from disttrain.coordinator.journal import job_entries, state
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.phases import Phase, StopReason
-from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
+from disttrain.coordinator.protocol.commands import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
 
 _FAILED_SECONDS = 10.0
@@ -59,13 +59,13 @@ def begin_checkpoint(transaction: Transaction) -> None:
         BeginCheckpoint(number=number, ledger=state.to_json(transaction.state))
     )
     transaction.record(job_entries.CheckpointBegun(number=number, now=transaction.now))
-    order = Checkpoint(
+    command = Checkpoint(
         number=number,
         folder=transaction.places.staging(number),
         committed=transaction.state.last_checkpoint,
     )
     for holder in transaction.holders():
-        transaction.issue(holder.member, order)
+        transaction.issue(holder.member, command)
 
 
 def give_up_hanging_checkpoint(transaction: Transaction) -> None:
@@ -92,7 +92,7 @@ def save_now(transaction: Transaction) -> None:
 
 def _evaluate_if_due(transaction: Transaction) -> None:
     replicas = transaction.live.workers()
-    if not replicas or transaction.orders.of_kind(Evaluate):
+    if not replicas or transaction.commands.of_kind(Evaluate):
         return
     if transaction.state.evaluating or is_evaluation_due(transaction):
         evaluate(transaction, replicas)

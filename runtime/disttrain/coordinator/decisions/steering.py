@@ -13,7 +13,7 @@ from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transac
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.phases import LifeState, Phase, StopReason
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
 
@@ -94,7 +94,7 @@ def of_member(transaction: Transaction, member: MemberId) -> CoordinatorSide:
 def _tell_replicas(transaction: Transaction) -> None:
     if transaction.stage:
         behind = (one for one in transaction.live.replicas() if not one.left_warm_start)
-        transaction.tell(behind, orders.LeaveWarmStart())
+        transaction.tell(behind, commands.LeaveWarmStart())
 
 
 def _train(transaction: Transaction) -> None:
@@ -106,7 +106,7 @@ def _train(transaction: Transaction) -> None:
 
 def _end(transaction: Transaction, following: CoordinatorSide) -> None:
     busy = [replica for replica in transaction.live.replicas() if not replica.drained]
-    transaction.tell(busy, orders.Drain())
+    transaction.tell(busy, commands.Drain())
     found = transaction.state
     if busy or found.fencings or found.checkpoint is not None or not transaction.holders_ready():
         return
@@ -125,7 +125,7 @@ def _prepare_shards(transaction: Transaction) -> None:
     if news.placement(transaction) is None:
         return
     transaction.tell(
-        (shard for shard in transaction.live.shards() if not shard.configured), orders.Configure()
+        (shard for shard in transaction.live.shards() if not shard.configured), commands.Configure()
     )
     empty = [shard for shard in transaction.live.shards() if not shard.initialised]
     ready = all(shard.configured for shard in empty) and (
@@ -137,19 +137,19 @@ def _prepare_shards(transaction: Transaction) -> None:
 
 
 def _upload(transaction: Transaction, empty: list[Life]) -> None:
-    if transaction.orders.of_kind(orders.Upload):
+    if transaction.commands.of_kind(commands.Upload):
         return
     replicas = transaction.live.workers()
-    evaluating = {issued.member for issued in transaction.orders.of_kind(orders.Evaluate)}
+    evaluating = {issued.member for issued in transaction.commands.of_kind(commands.Evaluate)}
     free = [
         replica
         for replica in replicas
         if not transaction.state.data.held(replica.member) and replica.member not in evaluating
     ]
     if free:
-        order = orders.Upload(shards=tuple(shard.index for shard in empty))
+        command = commands.Upload(shards=tuple(shard.index for shard in empty))
         lives = {shard.index: shard.incarnation for shard in empty}
-        transaction.issue(free[0].member, order, lives)
+        transaction.issue(free[0].member, command, lives)
     elif len(replicas) >= transaction.settings.replicas:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
         reason = f"{empty[0].member.name} needs initial values, which a new life can send"

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedOrder, Life, State
+from disttrain.coordinator.journal.state import IssuedCommand, Life, State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import Command, End, Result, ShardWritten
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import End, Order, Result, ShardWritten
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.progress import Stage
 from disttrain.coordinator.status.watch import Watch
@@ -23,7 +23,7 @@ from disttrain.coordinator.status.watch import Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeginCheckpoint:
-    """Make the staging folder and write the ledger into it, before any order leaves."""
+    """Make the staging folder and write the ledger into it, before any command leaves."""
 
     number: int
     ledger: bytes
@@ -113,8 +113,8 @@ class CoordinatorSide(Stage):
         del transaction, request
         return messages.Acknowledged()
 
-    def answered(self, transaction: "Transaction", issued: IssuedOrder, result: Result) -> None:
-        """What follows from an answer to an order that is the strategy's own."""
+    def answered(self, transaction: "Transaction", issued: IssuedCommand, result: Result) -> None:
+        """What follows from an answer to a command that is the strategy's own."""
 
     def shard_lost(self, transaction: "Transaction") -> None:
         """A life of a shard has ended."""
@@ -126,7 +126,7 @@ class CoordinatorSide(Stage):
 
 @dataclass(kw_only=True, slots=True)
 class Transaction:
-    """What one event leads to: entries for the journal, then effects, then the reply and orders."""
+    """What one event leads to: entries for the journal, then effects, the reply and commands."""
 
     state: State
     stages: Sequence[CoordinatorSide]
@@ -135,7 +135,7 @@ class Transaction:
     """The number of the one at work."""
     places: Places
     watch: Watch
-    orders: OpenOrders
+    commands: OpenCommands
     live: LiveMembers
     now: float
     decided: list[entries.Entry] = field(default_factory=list)
@@ -163,19 +163,21 @@ class Transaction:
         entry.apply(self.state)
         self.decided.append(entry)
 
-    def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
-        entry = member_entries.OrderIssued(
-            id=self.state.next_order, member=member, order=order, shards=shards or {}
+    def issue(
+        self, member: MemberId, command: Command, shards: dict[int, int] | None = None
+    ) -> None:
+        entry = member_entries.CommandIssued(
+            id=self.state.next_order, member=member, order=command, shards=shards or {}
         )
         self.record(entry)
-        self.orders.add(self.state.orders[entry.id])
+        self.commands.add(self.state.orders[entry.id])
 
-    def tell(self, lives: Iterable[Life], order: Order) -> None:
-        """Gives the order to each that has no open one of its kind."""
-        told = {issued.member for issued in self.orders.of_kind(type(order))}
+    def tell(self, lives: Iterable[Life], command: Command) -> None:
+        """Gives the command to each that has no open one of its kind."""
+        told = {issued.member for issued in self.commands.of_kind(type(command))}
         for life in lives:
             if life.member not in told:
-                self.issue(life.member, order)
+                self.issue(life.member, command)
 
     def holders(self) -> Sequence[Life]:
         """The living ones, in the order of their indices."""

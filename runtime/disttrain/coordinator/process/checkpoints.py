@@ -20,7 +20,7 @@ from disttrain.coordinator.decisions.transaction import (
     Effect,
 )
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.orders import ShardWritten, VectorWritten
+from disttrain.coordinator.protocol.commands import ShardWritten, VectorWritten
 from disttrain.job.spec import Spec
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement

@@ -1,4 +1,4 @@
-"""The coordinator's loop: requests in, journal, effects, replies and orders out."""
+"""The coordinator's loop: requests in, journal, effects, replies and commands out."""
 
 import time
 from collections.abc import Callable
@@ -99,7 +99,7 @@ class Service:
         self._listener = listener
         self._peers: dict[MemberId, bytes] = {}
         self._pushed: set[int] = set()
-        """Orders sent unasked; heartbeat replies repeat them."""
+        """Commands sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
         """To be sent when what they rest on is in the journal."""
         self._kept: dict[MemberId, _Kept] = {}
@@ -166,7 +166,7 @@ class Service:
         for request, reply in self._replies:
             self._reply(request, reply)
         self._replies.clear()
-        self._push_orders()
+        self._push_commands()
         self._announce()
 
     def _handle(self, request: Request) -> messages.Reply | None:
@@ -246,8 +246,8 @@ class Service:
             self._peers[reply.member] = request.peer
         elif isinstance(parsed, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
             self._peers[parsed.member] = request.peer
-            # The reply holds every order, so none needs to be pushed again.
-            self._pushed.update(order.id for order in reply.orders)
+            # The reply holds every command, so none needs to be pushed again.
+            self._pushed.update(command.id for command in reply.orders)
 
     def _tick(self) -> None:
         now = self._parts.clock()
@@ -318,15 +318,15 @@ class Service:
         if not self._listener.reply(request, header, payloads.encode_reply(reply)):
             LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
 
-    def _push_orders(self) -> None:
+    def _push_commands(self) -> None:
         machine = self._parts.machine
         for number in machine.state.orders.keys() - self._pushed:
             issued = machine.state.orders[number]
             peer = self._peers.get(issued.member)
             if peer is None:
                 continue
-            payload = payloads.encode_order(machine.numbered(issued))
-            if self._listener.reply(peer, self._header(Verb.CONTROL_ORDER, number), payload):
+            payload = payloads.encode_command(machine.numbered(issued))
+            if self._listener.reply(peer, self._header(Verb.CONTROL_COMMAND, number), payload):
                 self._pushed.add(number)
 
     def _announce(self) -> None:

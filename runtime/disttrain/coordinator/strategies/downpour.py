@@ -10,9 +10,9 @@ from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger, Epoch, OpenLease
 from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol.commands import Upload
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
-from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
 from disttrain.job.stop import Stop
 from disttrain.job.strategies.downpour import Downpour
@@ -106,7 +106,7 @@ class Asynchronous(CoordinatorSide):
 
         Not who owes an empty shard its values: a push would wait for them, and they for the push.
         """
-        if any(issued.member == member for issued in transaction.orders.of_kind(Upload)):
+        if any(issued.member == member for issued in transaction.commands.of_kind(Upload)):
             return False
         lowest = next((replica.index for replica in transaction.live.replicas()), None)
         return not self.is_warming_up(transaction.state) or member.index == lowest

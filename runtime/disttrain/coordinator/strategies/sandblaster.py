@@ -1,7 +1,7 @@
-"""A batch method: orders to the shards, groups to the replicas, and what comes between two orders.
+"""A batch method: commands to the shards, groups to the replicas, and what comes in between.
 
 Decides; no I/O. The method itself is decided by the `Driver`, which journal entries call: here is
-what it is told, and when. Nothing is under way before an order that prepares an evaluation is
+what it is told, and when. Nothing is under way before a command that prepares an evaluation is
 given; so that is where checkpoints are taken, where the model is measured, and where the job ends.
 """
 
@@ -12,10 +12,10 @@ from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import batch_entries, batch_state, member_entries, resume
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase, StopReason
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
@@ -27,7 +27,7 @@ from disttrain.sandblaster.method import End
 from disttrain.sandblaster.operations import FETCHABLE
 
 MOST_GROUPS = 200_000
-"""Of a batch. An order names the winner of each, some twelve bytes, and is at most 8 MiB long."""
+"""Of a batch. A command names the winner of each, some twelve bytes, and is at most 8 MiB long."""
 _UNTOLD_BYTES = 64 * 2**20
 """Of gradients that a shard may hold before it is told which of them count."""
 _ENDS = {
@@ -69,7 +69,7 @@ class BatchMethod(CoordinatorSide):
 
     @property
     def has_quiet_points(self) -> bool:
-        """Before each order that prepares an evaluation."""
+        """Before each command that prepares an evaluation."""
         return True
 
     @property
@@ -135,11 +135,11 @@ class BatchMethod(CoordinatorSide):
         return work.group_done(transaction, request)
 
     def answered(
-        self, transaction: Transaction, issued: IssuedOrder, result: orders.Result
+        self, transaction: Transaction, issued: IssuedCommand, result: commands.Result
     ) -> None:
-        if isinstance(result, orders.OrderFailed):
+        if isinstance(result, commands.CommandFailed):
             rollback.failed(transaction, issued, result)
-        elif isinstance(result, orders.Performed):
+        elif isinstance(result, commands.Performed):
             work.performed(transaction, issued, result)
         else:
             rollback.rolled_back(transaction, issued)
@@ -213,9 +213,9 @@ def _is_held_back(transaction: Transaction, batch: Batch) -> bool:
     if batch.course.stage is not Stage.PREPARING or batch.sent:
         return False
     if batch.course.method.progress.end is not None:
-        # The last order: only after it is the point accepted last there to be read.
+        # The last command: only after it is the point accepted last there to be read.
         return False
-    if transaction.state.checkpoint is not None or transaction.orders.of_kind(orders.Evaluate):
+    if transaction.state.checkpoint is not None or transaction.commands.of_kind(commands.Evaluate):
         return True
     stop = StopReason.STOPPED if transaction.state.stopping else running.met_rule(transaction)
     saves = _has_gone_on(batch) and running.is_checkpoint_due(transaction)
@@ -247,30 +247,30 @@ def _is_evaluation_due(transaction: Transaction, batch: Batch) -> bool:
 
 
 def _needs_a_snapshot(transaction: Transaction, batch: Batch) -> bool:
-    """Before the first order there is a checkpoint: whatever is lost later, all return to it."""
+    """Before the first command there is a checkpoint: whatever is lost later, all return to it."""
     return batch.cut_number is None and transaction.settings.durability is not Durability.NONE
 
 
 def _give(transaction: Transaction, batch: Batch) -> None:
-    """The order to every shard that has not answered it; an earlier life's is void."""
+    """The command to every shard that has not answered it; an earlier life's is void."""
     given = set()
-    for issued in transaction.orders.of_kind(orders.Perform):
-        if isinstance(issued.order, orders.Perform) and issued.order.order == batch.course.order:
+    for issued in transaction.commands.of_kind(commands.Perform):
+        if isinstance(issued.order, commands.Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
-            transaction.record(member_entries.OrderClosed(id=issued.id))
+            transaction.record(member_entries.CommandClosed(id=issued.id))
     for shard in transaction.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
-            transaction.issue(shard.member, orders.Perform(order=batch.course.order))
+            transaction.issue(shard.member, commands.Perform(order=batch.course.order))
 
 
 def _tell_winners(transaction: Transaction, batch: Batch) -> None:
     untold = len(batch.course.evaluation.winners) - batch.told
-    if untold < _most_untold(transaction) or transaction.orders.of_kind(orders.Decide):
+    if untold < _most_untold(transaction) or transaction.commands.of_kind(commands.Decide):
         return
     news = batch.driver.decided(batch.course, batch.told)
     for shard in transaction.live.shards():
-        transaction.issue(shard.member, orders.Decide(news=news))
+        transaction.issue(shard.member, commands.Decide(news=news))
 
 
 def _most_untold(transaction: Transaction) -> int:

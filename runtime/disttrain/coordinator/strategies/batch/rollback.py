@@ -6,9 +6,9 @@ Decides; no I/O.
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.journal.state import IssuedCommand
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.job.roles import Durability
 
 
@@ -30,7 +30,7 @@ def are_together(transaction: Transaction, batch: Batch) -> bool:
         for shard in transaction.live.shards()
         if batch.returned.get(shard.index) != shard.incarnation
     ]
-    transaction.tell(away, orders.RollBack(checkpoint=batch.cut_number))
+    transaction.tell(away, commands.RollBack(checkpoint=batch.cut_number))
     if away:
         return False
     transaction.record(batch_entries.RunRolledBack(shards=lives(transaction)))
@@ -39,7 +39,7 @@ def are_together(transaction: Transaction, batch: Batch) -> bool:
 
 def begin(transaction: Transaction, reason: str) -> None:
     transaction.record(batch_entries.RollbackBegun(reason=reason))
-    _withdraw(transaction, orders.Perform, orders.Decide)
+    _withdraw(transaction, commands.Perform, commands.Decide)
     shard_lost(transaction)
 
 
@@ -49,50 +49,52 @@ def shard_lost(transaction: Transaction) -> None:
     A shard's next life serves no values before the coordinator knows that the last one is over.
     """
     for issued in (
-        transaction.orders.of_kind(orders.Evaluate) if transaction.state.batch is not None else ()
+        transaction.commands.of_kind(commands.Evaluate)
+        if transaction.state.batch is not None
+        else ()
     ):
-        if isinstance(issued.order, orders.Evaluate) and issued.order.model_file is None:
-            transaction.record(member_entries.OrderClosed(id=issued.id))
+        if isinstance(issued.order, commands.Evaluate) and issued.order.model_file is None:
+            transaction.record(member_entries.CommandClosed(id=issued.id))
 
 
-def rolled_back(transaction: Transaction, issued: IssuedOrder) -> None:
+def rolled_back(transaction: Transaction, issued: IssuedCommand) -> None:
     batch = transaction.state.batch
-    if batch is None or not isinstance(issued.order, orders.RollBack):
+    if batch is None or not isinstance(issued.order, commands.RollBack):
         return
     if batch.returning and issued.order.checkpoint == batch.cut_number:
         transaction.record(batch_entries.ShardRolledBack(member=issued.member))
 
 
-def failed(transaction: Transaction, issued: IssuedOrder, result: orders.OrderFailed) -> None:
+def failed(transaction: Transaction, issued: IssuedCommand, result: commands.CommandFailed) -> None:
     batch, name = transaction.state.batch, issued.member.name
     if batch is None:
         transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
-    elif isinstance(issued.order, orders.RollBack):
+    elif isinstance(issued.order, commands.RollBack):
         _not_rolled_back(transaction, batch, f"{name}: {result.message}", result.why)
-    elif result.why is not orders.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
+    elif result.why is not commands.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
         transaction.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
         begin(transaction, f"{name}: {result.message}")
 
 
 def _not_rolled_back(
-    transaction: Transaction, batch: Batch, message: str, why: orders.WhyFailed
+    transaction: Transaction, batch: Batch, message: str, why: commands.WhyFailed
 ) -> None:
-    if why is not orders.WhyFailed.DAMAGED:
+    if why is not commands.WhyFailed.DAMAGED:
         transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
     elif not batch.earlier:
         transaction.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
     else:
         transaction.record(batch_entries.SnapshotDamaged(reason=message))
-        _withdraw(transaction, orders.RollBack)
+        _withdraw(transaction, commands.RollBack)
 
 
 def _withdraw(
-    transaction: Transaction, *kinds: type[orders.Perform | orders.Decide | orders.RollBack]
+    transaction: Transaction, *kinds: type[commands.Perform | commands.Decide | commands.RollBack]
 ) -> None:
     for kind in kinds:
-        for issued in transaction.orders.of_kind(kind):
-            transaction.record(member_entries.OrderClosed(id=issued.id))
+        for issued in transaction.commands.of_kind(kind):
+            transaction.record(member_entries.CommandClosed(id=issued.id))
 
 
 def watch_the_end(transaction: Transaction) -> None:
@@ -106,7 +108,7 @@ def watch_the_end(transaction: Transaction) -> None:
 
 
 def _are_at_the_beginning(transaction: Transaction) -> bool:
-    """No order is given before there is a checkpoint, if there will be any."""
+    """No command is given before there is a checkpoint, if there will be any."""
     if transaction.settings.durability is Durability.NONE:
         message = "a shard was lost and durability is none: nobody else has its vectors"
         transaction.fail(messages.FailureReason.SHARD_LOST, message)

@@ -3,10 +3,10 @@
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import batch_entries, batch_state
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.journal.state import IssuedCommand
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.strategies.batch import rollback
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.driver import Stage
@@ -55,8 +55,8 @@ def group_done(
     return messages.Acknowledged()
 
 
-def performed(transaction: Transaction, issued: IssuedOrder, result: orders.Performed) -> None:
-    """A shard has carried out the order of the run, if this is the life that it knows."""
+def performed(transaction: Transaction, issued: IssuedCommand, result: commands.Performed) -> None:
+    """A shard has carried out the command of the run, if this is the life that it knows."""
     batch, shard = transaction.state.batch, issued.member
     if batch is None or batch.returning or shard.index >= len(batch.lives):
         return
