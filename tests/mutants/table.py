@@ -123,17 +123,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a container of version 1 that takes all cores",
-        file=f"{_R}/launch/cores.py",
+        file=f"{_R}/launch/linux.py",
         old='for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):',
         new='for files in (("cpu.max",),):',
-        tests=(f"{_UNIT}/launch/test_cores.py",),
+        tests=(f"{_UNIT}/launch/test_usable_cores.py",),
     ),
     Mutant(
         name="a container that asks for its own group alone",
-        file=f"{_R}/launch/cores.py",
+        file=f"{_R}/launch/linux.py",
         old="((own, *own.parents) if visible else (Path(),))",
         new="((own,) if visible else (Path(),))",
-        tests=(f"{_UNIT}/launch/test_cores.py",),
+        tests=(f"{_UNIT}/launch/test_usable_cores.py",),
     ),
     Mutant(
         name="a journal that trusts a store that does not answer",

@@ -24,7 +24,6 @@ from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs, files_of
 from disttrain.cluster.kubectl_text import age, now, printable, table
 from disttrain.cluster.pods import Pod
-from disttrain.job.conditions import Condition, ConditionStatus
 from disttrain.job.status import (
     Failure,
     JobStatus,
@@ -32,6 +31,7 @@ from disttrain.job.status import (
     ShardStatus,
     TrainingStatus,
 )
+from disttrain.job.status_section import Condition, ConditionStatus
 
 PODS_SHOWN: Final = 50
 LOG_LINES: Final = 8

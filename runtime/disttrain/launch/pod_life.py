@@ -21,7 +21,7 @@ from disttrain.job.credentials import Credentials
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import atomic_file, cores, pod_config, process, process_one, termination_log
+from disttrain.launch import atomic_file, linux, pod_config, process, process_one, termination_log
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launch.exit_code import ExitCode
@@ -55,7 +55,7 @@ def run(terminations: Terminations) -> NoReturn:
 def _config(environment: PodEnvironment) -> LaunchConfig:
     job = manifest_file.load_job(environment.launch_file)
     return pod_config.make(
-        environment, job, _credentials(environment.credentials_file), cores.usable()
+        environment, job, _credentials(environment.credentials_file), linux.usable_cores()
     )
 
 

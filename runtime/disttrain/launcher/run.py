@@ -13,7 +13,7 @@ from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, cores
+from disttrain.launch import atomic_file, linux
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
@@ -172,7 +172,7 @@ def _place(
         job_uid=uid,
         sockets=sockets_folder.create(held),
         coordinator_port=port,
-        cores=cores.usable(),
+        cores=linux.usable_cores(),
         credentials=found,
     )
 
