@@ -15,7 +15,7 @@ from builders import downpour_shards, warm_command
 from builders.placements import a_placement
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.credentials import Credentials
-from disttrain.job.optimizer import Optimizer
+from disttrain.job.strategies.downpour import Optimizer
 from disttrain.launch import linux
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState

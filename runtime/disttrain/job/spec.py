@@ -2,10 +2,11 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from disttrain.job import subclasses
 from disttrain.job.checkpoint import Checkpoint
 from disttrain.job.failure_policy import FailurePolicy
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
@@ -16,10 +17,30 @@ from disttrain.job.section import (
     ObjectName,
     Section,
     WholeNumber,
+    one_of,
     refused,
 )
 from disttrain.job.stop import Evaluation, Stop
-from disttrain.job.strategy import Strategy
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategy_kind import StrategyKind
+
+KINDS: Final = subclasses.found("disttrain.job.strategies", StrategyKind)
+
+
+class Strategy(one_of(*((kind.name, kind, kind.summary) for kind in KINDS))):  # type: ignore[misc]  # Its fields are the modules found.
+    """Exactly one way for the replicas to work together."""
+
+    @property
+    def rule(self) -> StrategyKind:
+        chosen: StrategyKind = super().rule
+        return chosen
+
+    @property
+    def only_downpour(self) -> Downpour:
+        """Downpour, for those who serve no other strategy; their processes ask `rule` before."""
+        assert isinstance(self.rule, Downpour), "only for jobs of downpour"  # noqa: S101 - for ourselves.
+        return self.rule
+
 
 LONGEST_NAME = 40
 """Characters. Kubernetes allows 63 for a pod's name, and the roles append to the job's name."""

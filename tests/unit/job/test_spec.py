@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from builders import update_rules
 from builders.jobs import a_job
-from disttrain.job.optimizer import Optimizer
 from disttrain.job.schedule import Cosine, Schedule
 from disttrain.job.section import Choice
+from disttrain.job.strategies.downpour import Optimizer
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
 

@@ -4,8 +4,7 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule
-from disttrain.job.spec import Audit, Spec
-from disttrain.job.strategy import KINDS
+from disttrain.job.spec import KINDS, Audit, Spec
 from disttrain.job.strategy_kind import StrategyKind
 
 _BATCH_SIZE: Path = ("spec", "batchSize")

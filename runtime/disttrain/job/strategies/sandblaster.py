@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from disttrain.job.optimizer import Optimizer
 from disttrain.job.section import MOST, Choice, Count, NotNegative, Section, refused
-from disttrain.job.strategies.downpour import Downpour, WarmStart
+from disttrain.job.strategies.downpour import Downpour, Optimizer, WarmStart
 from disttrain.job.strategy_kind import FirstStage, Precision, StrategyKind
 from disttrain.job.update_rules.sgd import Sgd
 
