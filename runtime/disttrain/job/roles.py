@@ -42,17 +42,6 @@ class Durability(StrEnum):
     """Everything up to the last checkpoint; the number of lost updates is reported."""
 
 
-class Transport(StrEnum):
-    """How gradients and parameters travel."""
-
-    AUTO = "auto"
-    """Shared memory between processes of one machine, else TCP."""
-    TCP = "tcp"
-    """TCP, on one machine too."""
-    SHARED_MEMORY = "sharedMemory"
-    """Shared memory; all processes must be on one machine."""
-
-
 class Coordinator(Section):
     """The process that gives out work and decides the end."""
 

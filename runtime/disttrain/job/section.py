@@ -82,6 +82,9 @@ class Section(BaseModel):
     alternatives: ClassVar[tuple[str, ...]] = ()
     # Fields of which exactly one must be given, as the manifest names them.
 
+    short_form: ClassVar[str] = ""
+    # The field that a text in the section's place stands for; empty: a text is refused.
+
     def problem(self) -> str | None:
         """What is wrong with the direct fields together, each of which is right; None: nothing."""
         return _not_one(self.given(), self.alternatives) if self.alternatives else None

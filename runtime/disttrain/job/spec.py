@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from disttrain.job.checkpoint import Checkpoint
 from disttrain.job.failure_policy import FailurePolicy
-from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
+from disttrain.job.roles import Coordinator, ParameterServer, Replicas
 from disttrain.job.section import (
     ON_A_CLUSTER,
     Choice,
@@ -20,6 +20,7 @@ from disttrain.job.section import (
 )
 from disttrain.job.stop import Evaluation, Stop
 from disttrain.job.strategy import Strategy
+from disttrain.job.transport import Transport, TransportField
 
 LONGEST_NAME = 40
 """Characters. Kubernetes allows 63 for a pod's name, and the roles append to the job's name."""
@@ -171,8 +172,8 @@ class Spec(Section):
     replicas: Replicas = Replicas()
     """The processes that train."""
 
-    transport: Annotated[Transport, Field(strict=False)] = Transport.AUTO
-    """How gradients and parameters travel."""
+    transport: TransportField = Transport()
+    """How gradients and parameters travel. A text is short for its kind."""
 
     failure_policy: FailurePolicy = FailurePolicy()
     """What is survived, and how often."""

@@ -18,7 +18,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
-from disttrain.launcher.plan import Place, joining, plan, transport_kind
+from disttrain.launcher.plan import Place, joining, needs_credentials, plan, transport_kind
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -147,10 +147,11 @@ def _place(
     """A new place; what it takes of the machine is freed by `held`."""
     port, found = 0, {}
     if transport_kind(job) is TransportKind.TCP:
+        port = held.enter_context(reserved_port.reserve())
+    if needs_credentials(job):
         # Imports cryptography, which is slow, and which no other job needs.
         from disttrain.job import certificates  # noqa: PLC0415
 
-        port = held.enter_context(reserved_port.reserve())
         found = certificates.issue(uid, [*Role, names.LAUNCHER])
     return Place(
         run_folder=folder.path,
