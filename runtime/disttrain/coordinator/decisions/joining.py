@@ -2,7 +2,7 @@
 
 from disttrain.checkpoint import model_map
 from disttrain.coordinator.decisions import membership, news
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.leases import permutation
@@ -16,61 +16,65 @@ MOST_REPLICAS = 4096
 """Indices that replicas may have, those of loops that bring their own data included."""
 
 
-def join(turn: Turn, request: messages.Join) -> messages.Joined | messages.Refused | None:
+def join(
+    transaction: Transaction, request: messages.Join
+) -> messages.Joined | messages.Refused | None:
     """Names the process and its life; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
     """
     if request.role not in {Role.REPLICA, Role.SHARD}:
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
-    lives = turn.state.lives(request.role)
+    lives = transaction.state.lives(request.role)
     known = next((life for life in lives.values() if life.instance == request.instance), None)
     if known is not None:
-        return membership.heard(turn, known.member) or _joined(turn, known)
-    if request.instance in turn.state.old_instances:
+        return membership.heard(transaction, known.member) or _joined(transaction, known)
+    if request.instance in transaction.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer life"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
-    if refusal := _refusal(turn, request):
+    if refusal := _refusal(transaction, request):
         return refusal
-    if _brings_own_data(request) and (turn.state.layout is None or turn.state.may_go_on):
+    if _brings_own_data(request) and (
+        transaction.state.layout is None or transaction.state.may_go_on
+    ):
         # What the job's model is, its own replicas say; and while a model is measured whose
         # updates must all be in, nobody may push.
         return None
-    return _take_in(turn, request, lives)
+    return _take_in(transaction, request, lives)
 
 
 def _take_in(
-    turn: Turn, request: messages.Join, lives: dict[int, Life]
+    transaction: Transaction, request: messages.Join, lives: dict[int, Life]
 ) -> messages.Joined | messages.Refused:
-    index = _choose_index(turn, request) if request.index is None else request.index
+    index = _choose_index(transaction, request) if request.index is None else request.index
     if index is None:
         return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     if index in lives:
-        membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
-    return _joined(turn, _admit(turn, request, index))
+        membership.lose(transaction, lives[index], LifeState.DEAD, "a newer life has joined")
+    return _joined(transaction, _admit(transaction, request, index))
 
 
-def _refusal(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    if turn.state.phase.ended:
-        return _refused(messages.RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
-    count = _places(turn, request)
+def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    if transaction.state.phase.ended:
+        return _refused(messages.RefusalReason.ENDED, f"the job is over: {transaction.state.phase}")
+    count = _places(transaction, request)
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
-    if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem):
+    if _brings_own_data(request) and (problem := transaction.stages[-1].own_data_problem):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA:
-        found = _wrong_data(turn, request) or _too_many_portions(turn, request)
-        return found or _wrong_model(turn, request)
+        found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
+        return found or _wrong_model(transaction, request)
     return None
 
 
-def _places(turn: Turn, request: messages.Join) -> int:
+def _places(transaction: Transaction, request: messages.Join) -> int:
     if request.role is Role.SHARD:
-        return turn.settings.shards
+        return transaction.settings.shards
     # Without an index it is not one of a fixed number: somebody scales them while the job runs.
     is_fixed = request.index is not None and not _brings_own_data(request)
-    return turn.settings.replicas if is_fixed else MOST_REPLICAS
+    return transaction.settings.replicas if is_fixed else MOST_REPLICAS
 
 
 def _brings_own_data(request: messages.Join) -> bool:
@@ -78,33 +82,33 @@ def _brings_own_data(request: messages.Join) -> bool:
     return request.role is Role.REPLICA and request.train_samples is None
 
 
-def _wrong_data(turn: Turn, request: messages.Join) -> messages.Refused | None:
+def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
     samples = request.train_samples
     if samples is None:
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
-        return _fatal(turn, messages.FailureReason.EMPTY_DATA, message)
-    for stage in turn.stages[turn.stage :]:
+        return _fatal(transaction, messages.FailureReason.EMPTY_DATA, message)
+    for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
             message = (
                 f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
-            return _fatal(turn, messages.FailureReason.BATCH_TOO_LARGE, message)
-    known = turn.state.data.samples
+            return _fatal(transaction, messages.FailureReason.BATCH_TOO_LARGE, message)
+    known = transaction.state.data.samples
     if known and samples != known:
         message = (
             f"this replica sees {samples} training samples, the job has {known}: give every "
             "process the same data, or begin a new run for other data"
         )
-        return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
+        return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
     return None
 
 
-def _too_many_portions(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    settings, samples = turn.settings, request.train_samples or 0
+def _too_many_portions(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    settings, samples = transaction.settings, request.train_samples or 0
     portion = _portion_size(settings, samples)
     portions = permutation.portion_count(samples, portion)
     if portions <= settings.most_portions:
@@ -114,7 +118,7 @@ def _too_many_portions(turn: Turn, request: messages.Join) -> messages.Refused |
         f"keeps account of at most {settings.most_portions}: take a larger "
         f"{settings.portion_size_field}"
     )
-    return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
+    return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
 
 
 def _portion_size(settings: Settings, samples: int) -> int:
@@ -122,8 +126,8 @@ def _portion_size(settings: Settings, samples: int) -> int:
     return settings.portion_size or default
 
 
-def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    ours, theirs = turn.state.layout, request.layout
+def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    ours, theirs = transaction.state.layout, request.layout
     if theirs is None:
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
     difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
@@ -135,11 +139,13 @@ def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
     )
     if _brings_own_data(request):
         return _refused(messages.RefusalReason.WRONG_MODEL, message)
-    return _fatal(turn, messages.FailureReason.WRONG_MODEL, message)
+    return _fatal(transaction, messages.FailureReason.WRONG_MODEL, message)
 
 
-def _fatal(turn: Turn, reason: messages.FailureReason, message: str) -> messages.Refused:
-    turn.fail(reason, message)
+def _fatal(
+    transaction: Transaction, reason: messages.FailureReason, message: str
+) -> messages.Refused:
+    transaction.fail(reason, message)
     wrong_data = reason is not messages.FailureReason.WRONG_MODEL
     refusal = (
         messages.RefusalReason.WRONG_DATA if wrong_data else messages.RefusalReason.WRONG_MODEL
@@ -147,19 +153,19 @@ def _fatal(turn: Turn, reason: messages.FailureReason, message: str) -> messages
     return _refused(refusal, message)
 
 
-def _choose_index(turn: Turn, request: messages.Join) -> int | None:
-    lives = turn.state.lives(request.role)
+def _choose_index(transaction: Transaction, request: messages.Join) -> int | None:
+    lives = transaction.state.lives(request.role)
     taken = {index for index, life in lives.items() if life.live}
     for index in taken if request.place else ():
         if lives[index].place == request.place:
             return index
     # Indices below are the job's own replicas, whose processes may be about to join.
-    first = turn.settings.replicas if _brings_own_data(request) else 0
-    return next((i for i in range(first, _places(turn, request)) if i not in taken), None)
+    first = transaction.settings.replicas if _brings_own_data(request) else 0
+    return next((i for i in range(first, _places(transaction, request)) if i not in taken), None)
 
 
-def _admit(turn: Turn, request: messages.Join, index: int) -> Life:
-    incarnation = membership.next_incarnation(turn, request.role, index)
+def _admit(transaction: Transaction, request: messages.Join, index: int) -> Life:
+    incarnation = membership.next_incarnation(transaction, request.role, index)
     member = MemberId(role=request.role, index=index, incarnation=incarnation)
     joined = member_entries.MemberJoined(
         member=member,
@@ -169,24 +175,24 @@ def _admit(turn: Turn, request: messages.Join, index: int) -> Life:
         metrics_address=request.metrics_address or "",
         own_data=_brings_own_data(request),
         place=request.place,
-        now=turn.now,
+        now=transaction.now,
     )
-    turn.record(joined)
-    turn.watch.hear(member, turn.now)
+    transaction.record(joined)
+    transaction.watch.hear(member, transaction.now)
     if request.role is Role.REPLICA:
-        _learn(turn, request)
-        return turn.state.replicas[index]
-    membership.answer_fences(turn, index, request.restored)
+        _learn(transaction, request)
+        return transaction.state.replicas[index]
+    membership.answer_fences(transaction, index, request.restored)
     if request.restored is not None:
-        turn.record(member_entries.ShardRestored(member=member, restored=request.restored))
-    return turn.state.shards[index]
+        transaction.record(member_entries.ShardRestored(member=member, restored=request.restored))
+    return transaction.state.shards[index]
 
 
-def _learn(turn: Turn, request: messages.Join) -> None:
-    if turn.state.layout is None and request.layout is not None:
-        turn.record(job_entries.LayoutKnown(layout=request.layout))
-    samples, settings = request.train_samples, turn.settings
-    if samples is None or (turn.state.data.samples and turn.state.test_samples):
+def _learn(transaction: Transaction, request: messages.Join) -> None:
+    if transaction.state.layout is None and request.layout is not None:
+        transaction.record(job_entries.LayoutKnown(layout=request.layout))
+    samples, settings = request.train_samples, transaction.settings
+    if samples is None or (transaction.state.data.samples and transaction.state.test_samples):
         return
     known = job_entries.DataKnown(
         seed=settings.seed,
@@ -194,21 +200,21 @@ def _learn(turn: Turn, request: messages.Join) -> None:
         portion_size=_portion_size(settings, samples),
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
-        warm_start=None if turn.following is None else settings.stop.samples,
+        warm_start=None if transaction.following is None else settings.stop.samples,
     )
-    turn.record(known)
+    transaction.record(known)
 
 
-def _joined(turn: Turn, life: Life) -> messages.Joined:
-    state = turn.state
-    known = news.of_members(turn, life.role)
+def _joined(transaction: Transaction, life: Life) -> messages.Joined:
+    state = transaction.state
+    known = news.of_members(transaction, life.role)
     return messages.Joined(
         member=life.member,
-        seed=turn.settings.seed,
+        seed=transaction.settings.seed,
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
-        placement=news.placement(turn),
+        placement=news.placement(transaction),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,
         intervals=known.intervals,
