@@ -35,6 +35,17 @@ Editors with the YAML language server complete and check a manifest whose first 
 {example}```
 """
 
+_OLDER_FORMS = """\
+## Older forms
+
+They are still read: in manifests, in folders of runs, and in jobs that a cluster stores. What DistTrain
+writes has the present form. A job cannot be changed from one form to the other; nothing is gained by it.
+
+| form | means |
+|---|---|
+| `transport: tcp` | `transport: {kind: tcp}` |
+"""
+
 EXAMPLE = """\
 apiVersion: disttrain.dev/v1alpha1
 kind: DistTrainJob
@@ -82,7 +93,7 @@ def page() -> str:
     types = _Types(schema["$defs"], {section.name: section.path for section in sections})
     parts = [_HEAD.replace("{example}", EXAMPLE)]
     parts += [_section_text(section, types) for section in sections]
-    return "\n".join([*parts, _rules_text()])
+    return "\n".join([*parts, _rules_text(), _OLDER_FORMS])
 
 
 def _sections(top: _Section, types: Schema, seen: set[str]) -> Iterator[_Section]:
