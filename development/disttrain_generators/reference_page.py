@@ -25,8 +25,8 @@ Numbers and booleans are written as in YAML 1.2, so `no` is a text and `1e-3` a 
 that looks like a number needs quotes.
 
 Fields with *Kubernetes only* mean nothing to `disttrain run`, which names those that it finds.
-`kubectl apply` takes every `null` away before it sends a manifest: to turn a default off on a
-cluster, use `kubectl apply --server-side` or `kubectl create`.
+`kubectl apply` takes every `null` away before it sends a manifest: a default that can be turned
+off is turned off by 0, too.
 
 Editors with the YAML language server complete and check a manifest whose first line is
 `# yaml-language-server: $schema=disttrain-job.schema.json`; `disttrain schema` prints that schema.
@@ -38,8 +38,8 @@ Editors with the YAML language server complete and check a manifest whose first 
 _OLDER_FORMS = """\
 ## Older forms
 
-They are still read: in manifests, in folders of runs, and in jobs that a cluster stores. What DistTrain
-writes has the present form. A job cannot be changed from one form to the other; nothing is gained by it.
+They are still read: in manifests, in folders of runs, and in jobs that a cluster stores. What
+DistTrain writes has the present form. A job cannot be changed from one form to the other.
 
 | form | means |
 |---|---|

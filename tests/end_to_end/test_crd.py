@@ -148,6 +148,13 @@ BAD: dict[str, tuple[Change, str]] = {
         lambda job: job["spec"].update(transport={"encryption": "some"}),
         'spec.transport.encryption: Unsupported value: "some": supported values: "tls", "none"',
     ),
+    "a target that nobody measures": (
+        lambda job: job["spec"].update(
+            evaluation={"everyEpochs": 0},
+            stop={"epochs": 1, "targetMetric": {"name": "a", "atLeast": 1}},
+        ),
+        "spec.stop.targetMetric needs an evaluation during training",
+    ),
     "an amount that is none": (
         lambda job: job["spec"].update(checkpoint={"volume": {"size": "10GB"}}),
         "spec.checkpoint.volume.size",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from disttrain.job.section import ON_A_CLUSTER, Count, Positive, Section
+from disttrain.job.section import ON_A_CLUSTER, ZERO_IS_NONE, Count, NotNegative, Positive, Section
 
 
 class PodTemplate(Section):
@@ -89,9 +89,10 @@ class Replicas(Section):
     threads: Count | None = None
     """Compute threads per replica. null: the machine's cores are shared out among the processes."""
 
-    call_timeout_seconds: Positive | None = 600.0
+    call_timeout_seconds: Annotated[NotNegative | None, ZERO_IS_NONE] = 600.0
     """Seconds that one call of the task's code may take: a step's loss, its gradient, reading a
-    batch. A replica in which it takes longer counts as hung and is started again. null: no end."""
+    batch. A replica in which it takes longer counts as hung and is started again. 0 or null: no
+    end."""
 
     template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """The pods of the replicas. null: as the operator makes them."""

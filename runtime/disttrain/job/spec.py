@@ -158,7 +158,8 @@ class Spec(Section):
     """When the job is complete."""
 
     evaluation: Evaluation | None = Evaluation()
-    """When the model is measured on the test split. null: at the end only."""
+    """When the model is measured on the test split. null, or `{everyEpochs: 0}`: at the end
+    only."""
 
     checkpoint: Checkpoint = Checkpoint()
     """Where and how often the state is written."""

@@ -144,7 +144,8 @@ RULES = (
         (("spec", "evaluation"),),
         _target_is_measured,
         expression="!has(self.stop.targetMetric) || (has(self.evaluation) && "
-        "(has(self.evaluation.everyEpochs) || has(self.evaluation.everySeconds)))",
+        "((has(self.evaluation.everyEpochs) && self.evaluation.everyEpochs > 0) || "
+        "has(self.evaluation.everySeconds)))",
     ),
     Rule(
         "`spec.stop.targetMetric` alone may never be met.",

@@ -252,6 +252,14 @@ def test_checkpoints_have_a_place(
     assert (made and made["spec"]["resources"]["requests"]["storage"]) == size
 
 
+def test_no_storage_class_is_not_the_clusters_default_one() -> None:
+    for said in ({"storageClassName": ""}, {}):
+        claim = volume.claim(context(checkpoint={"volume": {"size": "1Gi", **said}}))
+        assert claim is not None
+        classes = {key: value for key, value in claim["spec"].items() if key == "storageClassName"}
+        assert classes == said
+
+
 def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> None:
     config = ManifestConfig(default_volume=DefaultVolume())
     found = context(config, checkpoint={"uri": "s3://bucket/jobs"})
