@@ -40,8 +40,9 @@ _HEAD: Final = """\
 
 Every process serves its metrics at `/metrics`: the pods of a job at port 9090, the operator at port
 8080, and with `disttrain run` each process at the address that `disttrain status` prints. Counters
-and histograms begin at zero with each life of a process. No series carries its job's name: scraping
-adds it, see [monitoring](../monitoring.md). A histogram is served as `_bucket`, `_sum`, `_count`.
+and histograms begin at zero with each incarnation of a process. No series carries its job's name:
+scraping adds it, see [monitoring](../monitoring.md). A histogram is served as `_bucket`, `_sum`,
+`_count`.
 """
 
 

@@ -62,7 +62,7 @@ def obeyed(command: commands.Command, progress: Progress = NO_PROGRESS) -> comma
 
 
 class FakeShard:
-    """Joins, obeys, and remembers nothing between its lives."""
+    """Joins, obeys, and remembers nothing between its incarnations."""
 
     def __init__(self, channel: Channel, index: int, restored: messages.Restored | None) -> None:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)

@@ -24,7 +24,7 @@ def a_credential(role: str) -> Credentials:
 
 
 class OperatorInMemory:
-    """One life of an operator; it has seen nothing yet, and hears of what happens from now on."""
+    """One incarnation of an operator; it has seen nothing yet, and hears of what happens now."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.credentials import Credentials
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.serving import Serving
 from disttrain.state.placement import Placement
@@ -118,7 +118,7 @@ def _serve(plan: ShardPlan, told: Connection) -> None:
     shard = downpour_shards.build(state, Optimizer.model_validate(plan.optimizer).rule)
     shard.configure(plan.placement, plan.chunk_bytes or transport.chunk_bytes)
     for sender, incarnation in plan.senders:
-        shard.admit(SenderLife(sender, incarnation))
+        shard.admit(SenderIncarnation(sender, incarnation))
     serving = Serving(listener, shard)
     told.send(listener.address)
     while True:

@@ -86,7 +86,8 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}) as job:
         job.start(*ALL)
-        # One replica alone may come so far; one that is killed before it joined has no second life.
+        # One replica alone may come so far; one that is killed before it joined has no second
+        # incarnation.
         job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 2)
         job.restart("replica-a")
         job.wait_until(lambda status: status["restarts"]["replica"] == 1)

@@ -112,7 +112,7 @@ def test_a_push_goes_on_where_it_was_interrupted(kind: TransportKind, tmp_path: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shard_killed_in_the_middle_is_waited_for(kind: TransportKind, tmp_path: Path) -> None:
-    """The new life has no values: they are uploaded again, and the push comes from its start."""
+    """A new incarnation has no values: they are uploaded again, the push comes from its start."""
     first = start(a_plan(kind, tmp_path))
     entries = [first.directory_entry]
     second: list[ShardProcess] = []
@@ -215,7 +215,7 @@ def test_a_gradient_with_a_nan_is_refused_and_the_next_one_is_taken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_old_life_is_refused(kind: TransportKind, tmp_path: Path) -> None:
+def test_an_old_incarnation_is_refused(kind: TransportKind, tmp_path: Path) -> None:
     plan = a_plan(kind, tmp_path, senders=[(0, 2)])
     with running([plan]) as shards, replica(kind, shards, incarnation=2) as new:
         upload_zeros(new)

@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a damaged file of counts that is believed",
         file=f"{_R}/parameter_server/acknowledged.py",
-        old="if present not in _PRESENT or life in self._places:",
+        old="if present not in _PRESENT or sender_incarnation in self._places:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_acknowledged.py",),
     ),
@@ -398,7 +398,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="vectors of a sender that may push no more",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="            self.state.values.drop_sender(life)",
+        old="            self.state.values.drop_sender(incarnation)",
         new="            pass",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
@@ -417,9 +417,9 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
     Mutant(
-        name="a replayed shard that ends a fenced life for other shards, too",
+        name="a replayed shard that ends a fenced incarnation for other shards, too",
         file=f"{_R}/replay/shard.py",
-        old="elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:",
+        old="elif self.state.deliveries.standing(*incarnation) is not Decision.OLD_INCARNATION:",
         new="else:",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
@@ -789,7 +789,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_serving.py",),
     ),
     Mutant(
-        name="a life that is forgotten before a checkpoint holds its end",
+        name="an incarnation that is forgotten before a checkpoint holds its end",
         file=f"{_R}/parameter_server/deliveries.py",
         old="is_full = len(self._committed) == self._committed.maxlen",
         new="is_full = True",
@@ -1013,7 +1013,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/process/test_start.py",),
     ),
     Mutant(
-        name="memory of a life that has left",
+        name="memory of an incarnation that has left",
         file=f"{_R}/replica/membership.py",
         old="            self._memory.close()\n",
         new="            pass\n",
@@ -1049,7 +1049,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_batch_rules.py",),
     ),
     Mutant(
-        name="an older life of a member that is taken for its latest",
+        name="an older incarnation of a member that is taken for its latest",
         file=f"{_R}/coordinator/journal/state.py",
         old="found is not None and found.incarnation == member.incarnation else",
         new="found is not None else",

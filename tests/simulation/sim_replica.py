@@ -22,7 +22,7 @@ _TEST_SAMPLES = 10
 
 
 class SimReplica(Place):
-    """One life of one replica."""
+    """One incarnation of one replica."""
 
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, index)

@@ -41,7 +41,7 @@ Range = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PushName:
-    """One update of one life of a replica."""
+    """One update of one incarnation of a replica."""
 
     sender: int
     incarnation: int
@@ -78,9 +78,10 @@ class World:
     """That the coordinator dies when a checkpoint is there, and before it notes that."""
     pushed: dict[PushName, tuple[Range, ...]] = field(default_factory=dict)
     cuts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """Checkpoint, shard -> the life that wrote it, and how many records it had written by then."""
+    """Checkpoint, shard -> the incarnation that wrote it, and how many records it had written by
+    then."""
     violations: list[str] = field(default_factory=list)
-    lives: int = 0
+    incarnations: int = 0
 
     @property
     def chance(self) -> random.Random:
@@ -117,12 +118,12 @@ class World:
         )
 
 
-class Life:
-    """One life of a process: its connections, its threads, and its end."""
+class Incarnation:
+    """One incarnation of a process: its connections, its threads, and its end."""
 
     def __init__(self, world: World, role: TransportRole) -> None:
-        world.lives += 1
-        self.pid = world.lives
+        world.incarnations += 1
+        self.pid = world.incarnations
         self.world = world
         self.role = role
         kind = TransportKind.TCP
@@ -173,8 +174,8 @@ class Life:
 class InTurn:
     """As an executor, or `Background`, of one thread: one call after the other."""
 
-    def __init__(self, life: Life, done: Callable[[], None] = lambda: None) -> None:
-        self.life = life
+    def __init__(self, incarnation: Incarnation, done: Callable[[], None] = lambda: None) -> None:
+        self.incarnation = incarnation
         self._done = done
         self._calls: deque[Callable[[], None]] = deque()
         self._runs = False
@@ -192,7 +193,7 @@ class InTurn:
         self._calls.append(carry_out)
         if not self._runs:
             self._runs = True
-            self.life.run(self._run)
+            self.incarnation.run(self._run)
         return future
 
     def _run(self) -> None:

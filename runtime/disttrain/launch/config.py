@@ -88,7 +88,7 @@ class LaunchConfig:
     supervisor: Supervisor = Supervisor.LAUNCHER
     place: str = ""
     """Name of the only place where this process can be, its pod: who joins from the same place is
-    the next life of the same process. Empty: not known."""
+    the next incarnation of the same process. Empty: not known."""
     cluster: ClusterAccess | None = None
     """Where the coordinator writes the status of the job's object; None: nowhere."""
     credentials: Credentials | None = None

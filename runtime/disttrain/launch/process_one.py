@@ -14,7 +14,7 @@ from pathlib import Path
 from disttrain.launch import linux
 
 STOPPED = 128 + signal.SIGTERM
-"""Exit code of a coordinator that was told to end; the job goes on with its next life."""
+"""Exit code of a coordinator that was told to end; the job goes on with its next incarnation."""
 
 _REAP_SECONDS = 30.0
 

@@ -47,7 +47,7 @@ class Run:
         return self.folder.lock_file.exists()
 
     def note_pid(self, name: str, pid: int) -> None:
-        """Write the process id of a new life into run.json. Raises OSError."""
+        """Write the process id of a new incarnation into run.json. Raises OSError."""
         self._pids[name] = pid
         self.write_record()
 
@@ -88,7 +88,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
 
 
 def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
-    """Prepare the next life of the run in `folder`, from its newest checkpoint.
+    """Prepare the next incarnation of the run in `folder`, from its newest checkpoint.
 
     Raises NotARunFolder, NothingToResume, OutputFolderUnusable, or OutputFolderInUse while it still
     runs; then nothing was changed.

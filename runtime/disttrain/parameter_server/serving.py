@@ -24,7 +24,7 @@ class Serving:
         self._listener = listener
         self._shard = shard
         self._peers: dict[tuple[int, int, int], tuple[int, bytes]] = {}
-        """By sender, life and side: the number of the latest connection, and its peer."""
+        """By sender, incarnation and side: the number of the latest connection, and its peer."""
         self._over: OrderedDict[bytes, None] = OrderedDict()
 
     def serve_waiting(self) -> int:
@@ -37,7 +37,7 @@ class Serving:
         return REQUESTS_AT_ONCE
 
     def forget(self, sender: int, incarnation: int) -> None:
-        """The connections of this life of a sender, and of earlier ones, are over."""
+        """The connections of this incarnation of a sender, and of earlier ones, are over."""
         for key in [k for k in self._peers if k[0] == sender and k[1] <= incarnation]:
             self._end(self._peers.pop(key)[1])
 
@@ -59,7 +59,7 @@ class Serving:
                 self.unanswered += 1
 
     def _replace_connection(self, peer: bytes, header: Header) -> None:
-        """Only of a sender that the shard has welcomed; of each, its one living life is kept."""
+        """Only of a sender that the shard has welcomed; of each, the living incarnation is kept."""
         if header.count not in set(Side):
             return
         self.forget(header.sender, header.incarnation - 1)

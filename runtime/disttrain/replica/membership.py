@@ -78,8 +78,8 @@ class Membership:
         Once: later stages of a job work with the same connection.
         """
         if self.connection is None:
-            owner, life = names.replica_name(joined.member.index), joined.member.incarnation
-            self._memory = self._transport.memory(f"{owner}-i{life}")
+            owner, incarnation = names.replica_name(joined.member.index), joined.member.incarnation
+            self._memory = self._transport.memory(f"{owner}-i{incarnation}")
             flat = FlatModel(
                 model,
                 self._memory,

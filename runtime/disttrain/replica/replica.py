@@ -1,4 +1,4 @@
-"""One life of a replica: take over the shards' values, train, carry out commands, end."""
+"""One incarnation of a replica: take over the shards' values, train, carry out commands, end."""
 
 import threading
 import time
@@ -133,7 +133,8 @@ class Commands:
 _COMMAND_SECONDS = 0.01
 _WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
 _HEARD_SECONDS = 5.0
-"""The coordinator has so long to answer a leave notice, then its next life reads it as a file."""
+"""The coordinator has so long to answer a leave notice, then its next incarnation reads it as a
+file."""
 
 
 class Replica:
@@ -164,7 +165,7 @@ class Replica:
         impatience.start()
 
     def run(self) -> ExitCode:
-        """Train until told to end; RESTART if this life was declared dead.
+        """Train until told to end; RESTART if this incarnation was declared dead.
 
         Raises what ended one of the threads.
         """

@@ -60,7 +60,7 @@ def get(name: str) -> Log:
 def configure(process: str, folder: Path | None) -> Path | None:
     """Send all logs of this process to `folder/PROCESS.log`, or to standard error without a folder.
 
-    Appends, so that the lives of a restarted process follow one another. Returns the file.
+    Appends, so that the incarnations of a restarted process follow one another. Returns the file.
     """
     file = None if folder is None else folder / f"{process}.log"
     handler = logging.StreamHandler(sys.stderr) if file is None else _file_handler(file)

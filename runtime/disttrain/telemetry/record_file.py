@@ -1,7 +1,7 @@
 """An append-only file of fixed records that outlives kill -9 of its writer and a full disk.
 
 The first record is its head: it says how many others are missing, and is written over in place, for
-which even a full disk has room. One file per life of a process, `PROCESS.iINCARNATION.bin`.
+which even a full disk has room. One file per incarnation of a process, `PROCESS.iINCARNATION.bin`.
 """
 
 import os

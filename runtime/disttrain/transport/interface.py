@@ -185,7 +185,7 @@ class Transport(Protocol):
         ...
 
     def memory(self, owner: str) -> Memory:
-        """Memory of one life of a process, e.g. "replica-0-i3"; the name shows in /proc."""
+        """Memory of one incarnation of a process, e.g. "replica-0-i3"; the name shows in /proc."""
         ...
 
     def listen(self, address: str) -> Listener:

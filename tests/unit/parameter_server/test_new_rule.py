@@ -54,7 +54,7 @@ from builders import placements
 from disttrain.job import fields
 from disttrain_generators import crd_file, reference_page
 from disttrain.parameter_server import strategies
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.holder_side import ShardState
@@ -64,7 +64,7 @@ job = a_job("spec.strategy.downpour.optimizer={halfRate: {learningRate: 1.0}}")
 state = ShardState(index=0, incarnation=1, is_initialised=True)
 shard = Shard(strategies.stages(job.spec, state, Records(incarnation=1)))
 shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
-shard.admit(SenderLife(0, 1))
+shard.admit(SenderIncarnation(0, 1))
 push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
 list(shard.handle(push, torch.ones(4).numpy().data.cast("B")))
 assert state.values.tensor(placements.PARAMETERS).tolist() == [-0.5] * 4

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from builders import downpour_shards, placements
 from builders.transports import a_header
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.serving import Serving
@@ -43,13 +43,13 @@ class Wire:
 
 
 class Served:
-    """A shard that knows life 1 of replica 0."""
+    """A shard that knows incarnation 1 of replica 0."""
 
     def __init__(self) -> None:
         state = ShardState(index=0, incarnation=1)
         self.shard: Shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
         self.shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
-        self.shard.admit(SenderLife(0, 1))
+        self.shard.admit(SenderIncarnation(0, 1))
         self.wire = Wire()
         self.serving = Serving(self.wire, self.shard)
 
@@ -94,10 +94,10 @@ def test_a_refused_hello_ends_nobodys_connection_and_is_not_remembered() -> None
     assert served.wire.forgotten == [b"living"]
 
 
-def test_the_connections_of_earlier_lives_end_with_the_next_ones_welcome() -> None:
+def test_the_connections_of_earlier_incarnations_end_with_the_next_ones_welcome() -> None:
     served = Served()
-    for life in range(1, 50):
-        served.shard.admit(SenderLife(0, life))
-        served.hello(b"push-%d" % life, incarnation=life)
-        served.hello(b"fetch-%d" % life, incarnation=life, count=Side.FETCH)
+    for incarnation in range(1, 50):
+        served.shard.admit(SenderIncarnation(0, incarnation))
+        served.hello(b"push-%d" % incarnation, incarnation=incarnation)
+        served.hello(b"fetch-%d" % incarnation, incarnation=incarnation, count=Side.FETCH)
     assert len(served.wire.forgotten) == 2 * 48

@@ -13,7 +13,7 @@ _Key = TypeVar("_Key", MemberId, type[object])
 class LiveMembers:
     """The living of one state in the order of their indices, sorted once for each epoch.
 
-    Lives begin and end by entries only.
+    Incarnations begin and end by entries only.
     """
 
     def __init__(self, state: State) -> None:

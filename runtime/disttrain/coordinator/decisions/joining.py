@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.state import Life
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
@@ -19,7 +19,7 @@ MOST_REPLICAS = 4096
 def join(
     transaction: Transaction, request: messages.Join
 ) -> messages.Joined | messages.Refused | None:
-    """Names the process and its life; the same instance gets the same answer.
+    """Names the process and its incarnation; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
     """
@@ -30,7 +30,7 @@ def join(
     if known is not None:
         return membership.heard(transaction, known.member) or _joined(transaction, known)
     if request.instance in transaction.state.old_instances:
-        message = f"instance {request.instance} was replaced by a newer life"
+        message = f"instance {request.instance} was replaced by a newer incarnation"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(transaction, request):
         return refusal
@@ -50,7 +50,9 @@ def _take_in(
     if index is None:
         return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     if index in lives:
-        membership.lose(transaction, lives[index], LifeState.DEAD, "a newer life has joined")
+        membership.lose(
+            transaction, lives[index], IncarnationState.DEAD, "a newer incarnation has joined"
+        )
     return _joined(transaction, _admit(transaction, request, index))
 
 

@@ -1,9 +1,9 @@
-"""Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
+"""Who is part of the job: members and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import Life
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -38,7 +38,7 @@ def admission(transaction: Transaction, member: MemberId) -> messages.Refused | 
     if member.incarnation > transaction.state.incarnations.get(name, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
-    why = found.reason if found is not None else "a newer life has joined"
+    why = found.reason if found is not None else "a newer incarnation has joined"
     message = f"{name} incarnation {member.incarnation} is no member any more: {why}"
     return messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message=message)
 
@@ -48,13 +48,13 @@ def next_incarnation(transaction: Transaction, role: Role, index: int) -> int:
     return max(known, transaction.state.first_incarnation) + 1
 
 
-def lose(transaction: Transaction, found: Life, state: LifeState, reason: str) -> None:
-    """A life has ended: nothing more is taken from it, and its work goes to others."""
+def lose(transaction: Transaction, found: Life, state: IncarnationState, reason: str) -> None:
+    """An incarnation has ended: nothing more is taken from it, and its work goes to others."""
     if not found.live:
         return
     member = found.member
     trained = transaction.state.began is not None and member.role is Role.REPLICA
-    asked = state is LifeState.DEAD and trained
+    asked = state is IncarnationState.DEAD and trained
     lost = member_entries.MemberLost(
         member=member,
         state=state,
@@ -80,10 +80,13 @@ def leave(transaction: Transaction, request: messages.Leave) -> None:
         return
     if request.progress is not None and request.member.role is Role.REPLICA:
         transaction.record(member_entries.Drained(member=request.member, progress=request.progress))
-        lose(transaction, found, LifeState.LEFT, request.reason)
+        lose(transaction, found, IncarnationState.LEFT, request.reason)
     else:
         lose(
-            transaction, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason
+            transaction,
+            found,
+            IncarnationState.LEFT if request.saved else IncarnationState.DEAD,
+            request.reason,
         )
 
 
@@ -96,7 +99,7 @@ def died(transaction: Transaction, request: messages.MemberDied) -> None:
         else None
     )
     if found is not None and found.pid == request.pid:
-        lose(transaction, found, LifeState.DEAD, what.strip())
+        lose(transaction, found, IncarnationState.DEAD, what.strip())
     if not request.final:
         return
     if request.role is Role.SHARD and transaction.settings.durability is Durability.NONE:
@@ -118,7 +121,7 @@ def check_silence(transaction: Transaction) -> None:
         silence = transaction.watch.silence(found.member, transaction.now)
         draining = transaction.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
-            lose(transaction, found, LifeState.DEAD, f"silent for {silence:.1f} s")
+            lose(transaction, found, IncarnationState.DEAD, f"silent for {silence:.1f} s")
         elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
             _expire(transaction, found.member)
 
@@ -150,7 +153,7 @@ def take_losses(transaction: Transaction, shard: MemberId, losses: tuple[LostUpd
 
 
 def answer_fences(transaction: Transaction, shard: int, restored: messages.Restored | None) -> None:
-    """A shard's new life answers at once for the dead it is still asked about."""
+    """A shard's new incarnation answers at once for the dead it is still asked about."""
     senders = () if restored is None else restored.senders
     known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
     for fencing in list(transaction.state.fencings):
@@ -192,7 +195,7 @@ def _holder_lost(transaction: Transaction, holder: Life, reason: str) -> None:
             transaction.state.checkpoint.number, f"{name} died: {reason}"
         )
     trained = transaction.state.began is not None and not transaction.state.phase.ended
-    is_dead = holder.state is LifeState.DEAD
+    is_dead = holder.state is IncarnationState.DEAD
     if trained and is_dead and transaction.settings.durability is Durability.NONE:
         message = f"{name} died and durability is none: {reason}"
         transaction.fail(

@@ -1,7 +1,7 @@
 """What members have to know: of each other, who holds what, how often they speak. Decides; no I/O.
 
-One list for all members of a role, not a command for each pair: a shard learns which lives of the
-replicas it serves, a replica where the shards listen.
+One list for all members of a role, not a command for each pair: a shard learns which incarnations
+of the replicas it serves, a replica where the shards listen.
 """
 
 from dataclasses import replace

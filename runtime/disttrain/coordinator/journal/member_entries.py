@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from disttrain.coordinator.journal.state import Fencing, IssuedCommand, Life, State
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol.commands import Admit, Command
 from disttrain.coordinator.protocol.fields import (
     Lease,
@@ -23,7 +23,7 @@ _INSTANCES_KEPT = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberJoined(Tagged, kind="member_joined"):
-    """A new life of a process."""
+    """A new incarnation of a process."""
 
     member: MemberId
     instance: str
@@ -61,7 +61,7 @@ class MemberJoined(Tagged, kind="member_joined"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardRestored(Tagged, kind="shard_restored"):
-    """A shard's new life says what it came back with."""
+    """A shard's new incarnation says what it came back with."""
 
     member: MemberId
     restored: Restored
@@ -95,10 +95,10 @@ class LossCorrected(Tagged, kind="loss_corrected"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberLost(Tagged, kind="member_lost"):
-    """A life has ended; a replica's last position is asked from the shards unless it left."""
+    """An incarnation has ended; shards are asked for a replica's last position unless it left."""
 
     member: MemberId
-    state: LifeState
+    state: IncarnationState
     reason: str
     shards: tuple[int, ...] = ()
     """Shards to be asked."""
@@ -131,7 +131,7 @@ class MemberLost(Tagged, kind="member_lost"):
                 samples=found.progress.samples,
             )
             state.fencings.append(fencing)
-        elif self.state is LifeState.DEAD:
+        elif self.state is IncarnationState.DEAD:
             # No shard can have applied anything beyond what it has reported.
             state.data.reconcile(self.member, Position(), Position())
 

@@ -194,7 +194,9 @@ class Reporting:
             return
         seen = batch.course.method.progress
         if isinstance(entry, batch_entries.RunRolledBack):
-            LOG.info("all are at the checkpoint", iteration=seen.iteration, lives=entry.shards)
+            LOG.info(
+                "all are at the checkpoint", iteration=seen.iteration, incarnations=entry.shards
+            )
         elif seen.iteration > self._iteration:
             LOG.info("point accepted", **batch_status.accepted(seen))
         self._iteration = seen.iteration

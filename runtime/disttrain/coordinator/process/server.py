@@ -42,7 +42,8 @@ LOG = logs.get(__name__)
 
 _THIS_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LET_IN_SECONDS = 10.0
-"""An object store's credentials may come a moment after the pod; then the first life gives up."""
+"""An object store's credentials may come a moment after the pod; then the first incarnation gives
+up."""
 _ASK_AGAIN_SECONDS = 1.0
 
 _EXIT_CODES = {
@@ -122,7 +123,7 @@ def _begun(config: LaunchConfig) -> tuple[Parts, Origin]:
 
 
 def _was_let_in(config: LaunchConfig) -> bool:
-    """Whether a life before this one has served, as far as this folder knows."""
+    """Whether an incarnation before this one has served, as far as this folder knows."""
     return config.resume_from is None and RunFolder(config.run_folder).status.exists()
 
 
@@ -148,7 +149,8 @@ def open_parts(
     found, origin = first_state(config, store)
     kept.begin(found)
     if config.resume_from is not None:
-        # Before anybody is told anything: a next life that began anew would tell the same lives.
+        # Before anybody is told anything: a next incarnation that began anew would tell the same
+        # incarnations.
         RunFolder(config.run_folder).resumed.touch()
     stages = strategies.stages(config.job.spec, config.checkpoints.uri)
     places = Places(model_file=_model_file(config), staging=store.staging, checkpoint=store.place)

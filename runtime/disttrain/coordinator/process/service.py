@@ -71,8 +71,8 @@ class Parts:
     leaving: bool = False
     """By SIGTERM on a cluster: this process ends after a checkpoint, and the job goes on.
 
-    Members are told nothing: they go on with what they have, and with the next life, which has the
-    journal."""
+    Members are told nothing: they go on with what they have, and with the next incarnation, which
+    has the journal."""
     tick_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
 
@@ -84,8 +84,8 @@ def steady_clock(
 ) -> Callable[[], float]:
     """Seconds since 1970 that do not jump while this process lives.
 
-    `not_before`: what an earlier life decided at. On a node whose clock is behind, what is due
-    after some seconds would else wait for as long as that clock lags.
+    `not_before`: what an earlier incarnation decided at. On a node whose clock is behind, what is
+    due after some seconds would else wait for as long as that clock lags.
     """
     ahead = max(wall(), not_before) - monotonic()
     return lambda: monotonic() + ahead
@@ -352,8 +352,8 @@ class Service:
         mine = self._parts.machine.state.incarnation
         if header.receiver_incarnation > mine:
             message = (
-                f"a member has heard of life {header.receiver_incarnation} of the coordinator, "
-                f"this is life {mine}"
+                f"a member has heard of incarnation {header.receiver_incarnation} of the "
+                f"coordinator, this is incarnation {mine}"
             )
             raise Superseded(message)
 

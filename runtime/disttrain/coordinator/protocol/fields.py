@@ -51,16 +51,16 @@ def name_of(role: Role, index: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberId(Strict):
-    """One life of one process."""
+    """One incarnation of one process."""
 
     role: Role
     index: Count
     incarnation: Count
-    """Life number, from 1; given by the coordinator."""
+    """Incarnation number, from 1; given by the coordinator."""
 
     @property
     def name(self) -> str:
-        """Of the process, whichever life it is in."""
+        """Of the process, whichever incarnation it is in."""
         return name_of(self.role, self.index)
 
 
@@ -98,7 +98,7 @@ START = Position()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress(Strict):
-    """What one life of a replica has finished: acknowledged by ALL shards, or skipped for good.
+    """What an incarnation of a replica has finished: acknowledged by ALL shards, or skipped.
 
     A batch whose gradient was not finite counts as finished too, else its lease would never end.
     """
@@ -120,7 +120,7 @@ NO_PROGRESS = Progress()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SenderPosition(Strict):
-    """How far one life of a replica is at one shard."""
+    """How far one incarnation of a replica is at one shard."""
 
     index: Count
     incarnation: Count
@@ -134,7 +134,7 @@ class SenderPosition(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LostUpdates(Strict):
-    """What all lives of one shard together have lost of one life of a replica."""
+    """What all incarnations of one shard together have lost of one incarnation of a replica."""
 
     index: Count
     incarnation: Count

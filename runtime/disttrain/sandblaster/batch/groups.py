@@ -20,7 +20,7 @@ from disttrain.sandblaster.operations import AFTER, ARRIVED, BEFORE, Operation
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One life of a replica."""
+    """One incarnation of a replica."""
 
     index: int
     incarnation: int
@@ -80,7 +80,7 @@ class Evaluation:
     number: int
     """Unique in the job, increasing."""
     shards: tuple[int, ...]
-    """Incarnations of the shards: what an earlier life of one had staged is gone."""
+    """Incarnations of the shards: what an earlier incarnation of one had staged is gone."""
     waiting: list[int]
     """Groups that nobody has, the next one first."""
     homes: dict[int, int] = field(default_factory=dict)

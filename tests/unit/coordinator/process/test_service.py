@@ -55,14 +55,14 @@ class ScriptedListener:
         self.arriving: deque[Request] = deque()
         self.answers: dict[int, messages.Reply] = {}
         self.unasked: list[messages.Reply] = []
-        self.lives: dict[int, set[int]] = {}
+        self.incarnations: dict[int, set[int]] = {}
         """Of the coordinator, as what it has sent says."""
         self.when_idle: Callable[[], object] = lambda: None
         self._said = 0
         self.idle = 0
 
     def say(self, role: Role, said: messages.Request, coordinator: int = 0) -> int:
-        """`coordinator`: its newest life that the sender has heard."""
+        """`coordinator`: its newest incarnation that the sender has heard."""
         self._said += 1
         header = EMPTY._replace(
             verb=Verb.CONTROL_REQUEST,
@@ -82,7 +82,7 @@ class ScriptedListener:
         return self.arriving.popleft() if self.arriving else None
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
-        self.lives.setdefault(header.verb, set()).add(header.incarnation)
+        self.incarnations.setdefault(header.verb, set()).add(header.incarnation)
         if isinstance(to, Request):
             assert isinstance(payload, bytes)
             self.answers[header.sequence] = payloads.parse_reply(payload)
@@ -189,7 +189,7 @@ def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
     assert 1 <= len(lines) < len(flood) // 10
 
 
-def test_answers_commands_and_news_say_which_life_of_the_coordinator_they_are_of(
+def test_answers_commands_and_news_say_which_incarnation_of_the_coordinator_they_are_of(
     served: Served,
 ) -> None:
     served.machine.state.incarnation = 3
@@ -215,15 +215,15 @@ def test_answers_commands_and_news_say_which_life_of_the_coordinator_they_are_of
     served.listener.when_idle = stop_when_news_were_told
     served.service.run()
 
-    assert served.listener.lives == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_COMMAND: {3}}
+    assert served.listener.incarnations == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_COMMAND: {3}}
 
 
-def test_a_coordinator_of_whose_next_life_a_member_has_heard_ends(served: Served) -> None:
-    lives = served.machine.state.incarnation
-    known = served.listener.say(Role.SHARD, a_join("a"), coordinator=lives)
-    asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=lives + 1)
+def test_a_coordinator_of_whose_next_incarnation_a_member_has_heard_ends(served: Served) -> None:
+    incarnations = served.machine.state.incarnation
+    known = served.listener.say(Role.SHARD, a_join("a"), coordinator=incarnations)
+    asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=incarnations + 1)
 
-    with pytest.raises(Superseded, match="a member has heard of life"):
+    with pytest.raises(Superseded, match="a member has heard of incarnation"):
         served.service.run()
 
     assert not {known, asked} & served.listener.answers.keys()
@@ -529,8 +529,8 @@ def test_nothing_is_answered_or_ordered_before_it_is_in_the_journal(
 def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for life in range(9):
-        served.listener.say(Role.SHARD, a_join(f"s{life}"))
+    for incarnation in range(9):
+        served.listener.say(Role.SHARD, a_join(f"s{incarnation}"))
     disk = FullDisk(monkeypatch, 200)
 
     def wait() -> None:

@@ -108,7 +108,7 @@ def test_a_result_that_does_not_fit_is_not_taken(changed: dict[str, object]) -> 
     assert groups.take(evaluation, ANNA, Result(**fitting))  # type: ignore[arg-type]
 
 
-def test_a_result_of_another_life_is_not_taken() -> None:
+def test_a_result_of_another_incarnation_is_not_taken() -> None:
     evaluation = an_evaluation()
     granted(evaluation, ANNA)
     result = Result(attempt=1, evaluation=1, loss_sum=1.0, samples=1, shards=(1, 1))

@@ -1,4 +1,4 @@
-"""The life of one role process by its environment alone.
+"""The incarnation of one role process by its environment alone.
 
 Whoever watches it only sees its exit code and its termination message:
 
