@@ -7,6 +7,7 @@ import pytest
 
 from builders.jobs import a_job
 from builders.transports import (
+    a_config,
     a_header,
     must_be_asked,
     must_be_asked_while_sending,
@@ -59,7 +60,7 @@ def test_who_was_given_credentials_is_heard(
 
 def test_the_launcher_is_heard_and_nobody_without_credentials(run: Run) -> None:
     config = launch_config.read(run.folder.config("coordinator"))
-    bare = TransportConfig(kind=TransportKind.TCP, job_uid=config.job_uid, role=Role.LAUNCHER)
+    bare = a_config(TransportKind.TCP, job_uid=config.job_uid, role=Role.LAUNCHER)
     with opened(config.transport_config) as there, opened(bare) as stranger:
         port = there.listen(config.coordinator_address)
         channel = stranger.connect(port.address)

@@ -192,6 +192,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/contract/test_transport_tls.py",),
     ),
     Mutant(
+        name="connections without TLS for want of credentials",
+        file=f"{_R}/transport/tls.py",
+        old="    if config.credentials is None:\n",
+        new="    if config.credentials is None:\n        return None\n    if False:\n",
+        tests=("tests/contract/test_encryption.py",),
+    ),
+    Mutant(
+        name="a process that does without encryption for want of credentials",
+        file=f"{_R}/launch/config.py",
+        old="        if self.is_encrypted and self.credentials is None:",
+        new="        if False:",
+        tests=(f"{_UNIT}/launcher/test_plan.py",),
+    ),
+    Mutant(
+        name="a peer that speaks TLS where nothing is encrypted",
+        file=f"{_R}/transport/framing.py",
+        old="    if beginning[:2] in _TLS:",
+        new="    if False:",
+        tests=("tests/contract/test_encryption.py",),
+    ),
+    Mutant(
         name="a payload that is longer than a listener takes",
         file=f"{_R}/transport/framing.py",
         old="        if inline_bytes(header) > self._largest_bytes:",

@@ -1,4 +1,4 @@
-"""The Secret with the manifest and the credentials of each role."""
+"""The Secret with the manifest and, where connections are encrypted, each role's credentials."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 from disttrain.job import cluster_names, credentials, effective, pod_layout
 from disttrain.job.credentials import Credentials
 from disttrain.job.names import Role
+from disttrain.job.transport import Encryption
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
 
@@ -40,13 +41,32 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
+def are_needed(context: Context) -> bool:
+    """Whether the pods of a job show credentials to each other."""
+    return context.job.spec.transport.is_encrypted
+
+
+def are_needed_by(launch: str) -> bool:
+    """The same of pods that are there, by the manifest that they read.
+
+    Whatever does not say that nothing is encrypted needs them.
+    """
+    try:
+        transport = json.loads(launch)["spec"]["transport"]
+    except (ValueError, LookupError, TypeError):
+        return True
+    return not (isinstance(transport, dict) and transport.get("encryption") == Encryption.NONE)
+
+
 def secret(context: Context, issued: Mapping[str, Credentials], launch: str) -> Object:
     """The Secret; immutable, since processes that run already would not get other keys.
 
-    `launch`: the manifest as its processes read it.
+    `issued`: by role; nothing where they are not needed. `launch`: the manifest as its processes
+    read it.
     """
     contents = {
-        pod_layout.credentials_key(role): credentials.encode(issued[role]).decode() for role in Role
+        pod_layout.credentials_key(Role(role)): credentials.encode(each).decode()
+        for role, each in issued.items()
     }
     contents[pod_layout.LAUNCH_KEY] = launch
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)

@@ -102,7 +102,9 @@ def _mount(volume: _Volume) -> Object:
 
 def _volumes(context: Context, role: Role) -> Iterator[_Volume]:
     """What a role's pod mounts; of the credentials only the role's own."""
-    files = (pod_layout.LAUNCH_KEY, pod_layout.credentials_key(role))
+    files = [pod_layout.LAUNCH_KEY]
+    if keys.are_needed(context):
+        files.append(pod_layout.credentials_key(role))
     secret = {
         "secretName": keys.secret_name(context),
         "items": [{"key": file, "path": file} for file in files],

@@ -150,7 +150,9 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            secret = keys.secret(self._context, self._issue(self._context.uid), action.launch)
+            encrypted = keys.are_needed_by(action.launch)
+            issued = self._issue(self._context.uid) if encrypted else {}
+            secret = keys.secret(self._context, issued, action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.

@@ -30,7 +30,9 @@ NAMED: Final = 3
 """Pods that a note names."""
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
-COMMANDS: Final = "disttrain_orders_total"
+COMMANDS: Final = "disttrain_vector_commands_total"
+_FORMER: Final = {"disttrain_orders_total": COMMANDS}
+"""Names that the images of jobs may still serve, which keep their version."""
 STALENESS: Final = "disttrain_gradient_staleness_updates"
 NO_METRICS_API: Final = (
     "CPU and memory are not known: the cluster has no metrics API (metrics-server serves it)."
@@ -84,7 +86,8 @@ def _add(metrics: Metrics, sample: Sample) -> None:
         limit = float(sample.labels["le"])
         counts[limit] = counts.get(limit, 0) + sample.value
     else:
-        metrics.values[sample.name] = metrics.values.get(sample.name, 0) + sample.value
+        name = _FORMER.get(sample.name, sample.name)
+        metrics.values[name] = metrics.values.get(name, 0) + sample.value
 
 
 def measure(jobs: Jobs, job: Object) -> tuple[str, list[str]]:

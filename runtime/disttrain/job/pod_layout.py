@@ -55,7 +55,7 @@ class Variable(StrEnum):
     LAUNCH_FILE = "DISTTRAIN_LAUNCH_FILE"
     """The manifest."""
     CREDENTIALS_FILE = "DISTTRAIN_KEYS_FILE"
-    """The role's certificate and key; without it nothing is encrypted.
+    """The role's certificate and key; not read with `encryption: none`.
 
     Its name is that of the keys of before: an image of another version refuses the file, where
     under another name it would find none and encrypt nothing."""

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from disttrain.job import subclasses
 from disttrain.job.checkpoint import Checkpoint
 from disttrain.job.failure_policy import FailurePolicy
-from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
+from disttrain.job.roles import Coordinator, ParameterServer, Replicas
 from disttrain.job.section import (
     ON_A_CLUSTER,
     Choice,
@@ -23,6 +23,7 @@ from disttrain.job.section import (
 from disttrain.job.stop import Evaluation, Stop
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.transport import Transport, TransportField
 
 KINDS: Final = subclasses.found("disttrain.job.strategies", StrategyKind)
 
@@ -178,7 +179,8 @@ class Spec(Section):
     """When the job is complete."""
 
     evaluation: Evaluation | None = Evaluation()
-    """When the model is measured on the test split. null: at the end only."""
+    """When the model is measured on the test split. null, or `{everyEpochs: 0}`: at the end
+    only."""
 
     checkpoint: Checkpoint = Checkpoint()
     """Where and how often the state is written."""
@@ -192,8 +194,8 @@ class Spec(Section):
     replicas: Replicas = Replicas()
     """The processes that train."""
 
-    transport: Annotated[Transport, Field(strict=False)] = Transport.AUTO
-    """How gradients and parameters travel."""
+    transport: TransportField = Transport()
+    """How gradients and parameters travel. A text is short for its kind."""
 
     failure_policy: FailurePolicy = FailurePolicy()
     """What is survived, and how often."""

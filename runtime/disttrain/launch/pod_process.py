@@ -54,14 +54,19 @@ def run(terminations: Terminations) -> NoReturn:
 
 def _config(environment: PodEnvironment) -> LaunchConfig:
     job = manifest_file.load_job(environment.launch_file)
-    return pod_config.make(
-        environment, job, _credentials(environment.credentials_file), linux.usable_cores()
-    )
+    found = None
+    if job.spec.transport.is_encrypted:
+        found = _credentials(environment.credentials_file)
+    return pod_config.make(environment, job, found, linux.usable_cores())
 
 
-def _credentials(file: Path | None) -> Credentials | None:
+def _credentials(file: Path | None) -> Credentials:
     if file is None:
-        return None
+        message = (
+            f"{Variable.CREDENTIALS_FILE} is missing: with spec.transport.encryption tls it names "
+            "the file with the role's certificate and key"
+        )
+        raise InvalidLaunchConfig(message)
     try:
         return credentials.parse(file.read_bytes())
     except OSError as error:

@@ -20,7 +20,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
-from disttrain.launcher.plan import Place, joining, plan, transport_kind
+from disttrain.launcher.plan import Place, joining, needs_credentials, plan, transport_kind
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -165,6 +165,7 @@ def _place(
     found: Mapping[str, Credentials] = {}
     if transport_kind(job) is TransportKind.TCP:
         port = held.enter_context(reserved_port.reserve())
+    if needs_credentials(job):
         found = issue(uid, [*Role, names.LAUNCHER])
     return Place(
         run_folder=folder.path,

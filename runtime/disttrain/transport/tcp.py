@@ -120,14 +120,14 @@ class SocketChannel:
         queue_length: int,
         context: ssl.SSLContext | None,
     ) -> None:
-        """`context`: for TCP, where it is encrypted."""
+        """`context`: that of all channels, where there is one. Raises InvalidCredentials."""
         self.refused: Counter[str] = Counter()
         self._config = config
         self._job = job_digest(config.job_uid)
         self._listener = listener
         place = addresses.parse(address)
-        # A Unix socket lies in a folder of this user alone.
-        context = None if place.path else context
+        credentials = tls.credentials_at(place, config)
+        context = None if credentials is None else context or tls.client_context(credentials)
         self._is_encrypted = context is not None
         self._dialer = Dialer(place, context, self._check_listener)
         self._stream: Stream | None = None

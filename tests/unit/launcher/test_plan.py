@@ -10,9 +10,10 @@ from disttrain.job import certificates, names
 from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
+from disttrain.job.transport import Encryption
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launcher.plan import Place, Threads, plan, share_out
+from disttrain.launcher.plan import Place, Threads, needs_credentials, plan, share_out
 from disttrain.launcher.plan import joining as joining_config
 from disttrain.transport.config import TransportKind
 
@@ -57,6 +58,25 @@ def test_over_tcp_each_process_has_the_credentials_of_its_role() -> None:
     for name in ("coordinator", "shard-0", "replica-0"):
         assert configs[name].transport_config.credentials == ISSUED[configs[name].role]
     assert names.LAUNCHER not in {config.role for config in configs.values()}
+
+
+def test_without_encryption_nobody_has_any() -> None:
+    job = a_job("spec.transport={kind: tcp, encryption: none}")
+    assert needs_credentials(a_job("spec.transport=tcp"))
+    assert not needs_credentials(job)
+    assert not needs_credentials(a_job())
+    for config in plan(job, a_place()).values():
+        told = config.transport_config
+        assert (told.encryption, told.credentials) == (Encryption.NONE, None)
+
+
+def test_a_process_without_credentials_is_not_told_to_do_without_encryption() -> None:
+    for config in plan(a_job("spec.transport=tcp"), a_place()).values():
+        with pytest.raises(InvalidLaunchConfig, match=r"was given no credentials, .* is tls"):
+            _ = config.transport_config
+    for config in plan(a_job("spec.transport.encryption=tls"), a_place()).values():
+        # Unix sockets need none.
+        assert config.transport_config.credentials is None
 
 
 def test_a_loop_of_the_users_own_has_a_replicas_credentials_and_no_index() -> None:

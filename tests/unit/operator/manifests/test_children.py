@@ -114,6 +114,29 @@ def test_a_pod_mounts_the_credentials_of_its_role_alone() -> None:
         assert [item["key"] for item in secret["items"]] == ["job.json", f"{role}.json"]
 
 
+@pytest.mark.parametrize("transport", ["tcp", {"encryption": "none"}])
+def test_pods_look_for_credentials_where_they_encrypt_and_nowhere_else(transport: object) -> None:
+    found = context(transport=transport)
+    launch = keys.launch_file(found)
+    encrypts = transport == "tcp"
+    assert keys.are_needed_by(launch) is encrypts
+    for role in Role:
+        assert ("DISTTRAIN_KEYS_FILE" in variables(main(found, role))) is encrypts
+        volumes = pod_template(found, role)["spec"]["volumes"]
+        (secret,) = [each["secret"] for each in volumes if "secret" in each]
+        assert len(secret["items"]) == 1 + encrypts
+    files = keys.secret(found, certificates.issue(UID) if encrypts else {}, launch)["stringData"]
+    assert set(files) == {"job.json", *(f"{role}.json" for role in Role if encrypts)}
+
+
+@pytest.mark.parametrize(
+    "launch",
+    ["", "{}", '{"spec": {}}', '{"spec": {"transport": "auto"}}', '{"spec": {"transport": {}}}'],
+)
+def test_processes_that_say_nothing_else_get_credentials(launch: str) -> None:
+    assert keys.are_needed_by(launch)
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_pods_satisfy_the_restricted_level(role: Role) -> None:
     spec = pod_template(context(), role)["spec"]
@@ -227,6 +250,14 @@ def test_checkpoints_have_a_place(
     assert volume.claim_name(found) == name
     made = volume.claim(found)
     assert (made and made["spec"]["resources"]["requests"]["storage"]) == size
+
+
+def test_no_storage_class_is_not_the_clusters_default_one() -> None:
+    for said in ({"storageClassName": ""}, {}):
+        claim = volume.claim(context(checkpoint={"volume": {"size": "1Gi", **said}}))
+        assert claim is not None
+        classes = {key: value for key, value in claim["spec"].items() if key == "storageClassName"}
+        assert classes == said
 
 
 def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> None:
