@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import effective, names
+from disttrain.job import effective
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -18,7 +18,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
-from disttrain.launcher.plan import Place, joining, plan, transport_kind
+from disttrain.launcher.plan import Place, identities, joining, plan, transport_kind
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -151,7 +151,8 @@ def _place(
         from disttrain.job import certificates  # noqa: PLC0415
 
         port = held.enter_context(reserved_port.reserve())
-        found = certificates.issue(uid, [*Role, names.LAUNCHER])
+        authority = certificates.new_authority()
+        found = {name: authority.issue(one) for name, one in identities(job, uid).items()}
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,

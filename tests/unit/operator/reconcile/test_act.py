@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from builders.operator_jobs import KEY, NOW, child, job, pod
+from builders.operator_jobs import KEY, NOW, child, job, pod, trust
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
@@ -103,7 +103,7 @@ class Strict:
 def test_what_objects_name_is_there_before_them() -> None:
     strict = Strict()
     client = cast("Client", strict)
-    actor = Actor(client, Inventory(), lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, Inventory(), trust, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "trainer", "namespace": KEY.namespace, "labels": labels}}
     kinds = (*reversed(WORKLOADS), Kind.Service, Kind.ServiceAccount)
@@ -116,7 +116,7 @@ def test_what_objects_name_is_there_before_them() -> None:
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:
     inventory = Inventory()
     client = cast("Client", ToldFirst(inventory))
-    actor = Actor(client, inventory, lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, inventory, trust, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "claim", "namespace": KEY.namespace, "labels": labels}}
 
@@ -132,7 +132,7 @@ def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
     seen = child(Kind.Job, version=7)
     inventory.put(seen)
     client = cast("Client", Changed())
-    actor = Actor(client, inventory, lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, inventory, trust, None, Knowledge(job().uid), lambda: NOW)
     again = Child(Kind.Job, seen.name, {})
 
     asyncio.run(actor.perform(job(), [Renew(again, seen, "why")]))
@@ -153,7 +153,7 @@ def requests_for(
     """What is asked for to remove a pod that did not end in its time."""
     recorder = Recorder(node)
     client = cast("Client", recorder)
-    actor = Actor(client, Inventory(), lambda _: {}, None, known, lambda: NOW)
+    actor = Actor(client, Inventory(), trust, None, known, lambda: NOW)
     lost = pod(role, name="pod", uid="uid", node="node", tainted=tainted)
     late = RemovePod(lost, "it is late")
     asyncio.run(actor.perform(job(), [late]))
@@ -219,9 +219,7 @@ def test_what_was_decided_of_one_object_is_not_done_to_another_of_its_name(actio
     world.create(Kind.DistTrainJob, {"metadata": metadata, "spec": {}})
     world.create(Kind.StatefulSet, {**BODY, "spec": {"replicas": 2}})
     before = dict(world.objects)
-    actor = Actor(
-        FakeClient(world), Inventory(), lambda _: {}, None, Knowledge(job().uid), lambda: NOW
-    )
+    actor = Actor(FakeClient(world), Inventory(), trust, None, Knowledge(job().uid), lambda: NOW)
 
     with suppress(Conflict):
         asyncio.run(actor.perform(job(), [action]))
@@ -243,7 +241,7 @@ def test_a_job_that_somebody_else_wrote_at_the_same_time_stays_known() -> None:
     record = parsing.job(made, frozenset())
     inventory.put(record)
     knowledge = Knowledge(record.uid)
-    actor = Actor(Contended(world), inventory, lambda _: {}, None, knowledge, lambda: NOW)
+    actor = Actor(Contended(world), inventory, trust, None, knowledge, lambda: NOW)
 
     with pytest.raises(Conflict):
         asyncio.run(actor.perform(record, [Annotate("disttrain.dev/restarts", "{}")]))

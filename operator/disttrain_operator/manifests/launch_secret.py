@@ -1,12 +1,10 @@
-"""The Secret with the manifest and the credentials of each role."""
+"""The Secret with the manifest, and of whom the pods get their certificates."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from disttrain.job import cluster_names, credentials, effective, pod_layout
-from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.credentials import Trust
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
 
@@ -40,13 +38,13 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
-def secret(context: Context, issued: Mapping[str, Credentials], launch: str) -> Object:
-    """The Secret; immutable, since processes that run already would not get other keys.
+def secret(context: Context, trust: Trust, launch: str) -> Object:
+    """The Secret; immutable, since processes that run already would not believe another authority.
 
     `launch`: the manifest as its processes read it.
     """
     contents = {
-        pod_layout.credentials_key(role): credentials.encode(issued[role]).decode() for role in Role
+        pod_layout.TRUST_KEY: credentials.encode(trust).decode(),
+        pod_layout.LAUNCH_KEY: launch,
     }
-    contents[pod_layout.LAUNCH_KEY] = launch
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)
