@@ -50,7 +50,7 @@ class PodJob(Watched):
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
         for role, issued in (credentials or {}).items():
-            (folder / pod_layout.credentials_key(Role(role))).write_bytes(encode(issued))
+            (folder / f"{Role(role)}.json").write_bytes(encode(issued))
         manifest = yaml.safe_load(COUNTING)
         manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
         if credentials is None:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -22,6 +22,7 @@ from disttrain.cli import table, wording
 from disttrain.cli.wording import measures, progress_line
 from disttrain.job import manifest_file, run_status, terminal_text
 from disttrain.job.credentials import Credentials
+from disttrain.job.identity import Identity
 from disttrain.job.location import Location
 from disttrain.job.run_status import RunStatus
 from disttrain.job.spec import DistTrainJob
@@ -207,9 +208,9 @@ def display(read: Callable[[], RunStatus | None]) -> Display:
     return shown
 
 
-def _issue(job_uid: str, roles: Iterable[str]) -> Mapping[str, Credentials]:
+def _issue(identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
     issue: runs.Issue = table.later("issue credentials")
-    return issue(job_uid, roles)
+    return issue(identities)
 
 
 def _newest_checkpoint(location: Location) -> Path | None:

@@ -1,16 +1,17 @@
 """What one process of a job is told at its start: a JSON file, written once, parsed strictly."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from disttrain.job import location, names
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
@@ -58,7 +59,9 @@ _JOIN_SECONDS = {Supervisor.LAUNCHER: 600.0, Supervisor.NODE: 86_400.0}
 class LaunchConfig:
     """The start of one process. What else it needs it learns from the coordinator when it joins."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
 
     job: DistTrainJob
     job_uid: str
@@ -93,6 +96,10 @@ class LaunchConfig:
     """Where the coordinator writes the status of the job's object; None: nowhere."""
     credentials: Credentials | None = None
     """Of the process; None where nothing is encrypted, as in the files of other versions."""
+    renewed: Annotated[RenewedCredentials | None, Field(exclude=True)] = None
+    """Instead of those: credentials that are renewed while the process runs. In no file."""
+    instance: str = ""
+    """What the instances of this process begin with, as its certificate says; empty: anything."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
@@ -129,8 +136,13 @@ class LaunchConfig:
             job_uid=self.job_uid,
             role=TransportRole[self.role.name],
             encryption=self.job.spec.transport.encryption,
-            credentials=self.credentials,
+            credentials=self.renewed or self.credentials,
         )
+
+    def new_instance(self) -> str:
+        """How one incarnation of this process calls itself as it joins; each time another one."""
+        chosen = uuid.uuid4().hex
+        return f"{self.instance}.{chosen[:8]}" if self.instance else chosen
 
     @property
     def join_seconds(self) -> float:

@@ -1,12 +1,13 @@
 """Which processes a job has on one machine, and what each is told. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import names
+from disttrain.job import identity, names
 from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.identity import Identity
+from disttrain.job.names import LAUNCHER, Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.job.transport import TransportChoice
@@ -55,7 +56,7 @@ class Place:
     cores: int
     resume_from: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
-    """By role, for a job over TCP, whose ports every user of the machine reaches."""
+    """By process, for a job over TCP, whose ports every user of the machine reaches."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
@@ -79,9 +80,19 @@ def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
     return {name: _config(job, place, *names.role_and_index(name)) for name in process_names(job)}
 
 
+def identities(job: DistTrainJob, uid: str) -> dict[str, Identity]:
+    """Who gets credentials, by process; `replica` are the loops that the coordinator names."""
+    found = {LAUNCHER: Identity(uid, LAUNCHER)}
+    for name in process_names(job):
+        role, index = names.role_and_index(name)
+        found[name] = Identity(uid, role.value, index)
+    loops = Identity(uid, Role.REPLICA.value, instance=identity.LOOPS)
+    return found | {process_name(Role.REPLICA, None): loops}
+
+
 def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
     """What a training loop of the user's own is told, which the coordinator names."""
-    return _config(job, place, Role.REPLICA, None)
+    return replace(_config(job, place, Role.REPLICA, None), instance=identity.LOOPS)
 
 
 def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> LaunchConfig:
@@ -99,7 +110,7 @@ def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> L
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
-        credentials=place.credentials.get(role),
+        credentials=place.credentials.get(process_name(role, index)),
     )
 
 

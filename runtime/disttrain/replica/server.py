@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import uuid
 
 import torch
 
@@ -69,7 +68,7 @@ def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:
         role=Role.REPLICA,
         index=config.index,
         place=config.place,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=os.getpid(),
         metrics_address=metrics_address,
         layout=ready.tensors.layout,

@@ -216,6 +216,7 @@ def _joined(transaction: Transaction, life: Life) -> messages.Joined:
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
+        instances=known.instances,
         placement=news.placement(transaction),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,

@@ -281,6 +281,10 @@ class Joined(Tagged, kind="joined"):
     """For a shard: the living replicas, to be admitted before it serves; all other incarnations are
     refused. Index -> incarnation.
     """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
+    instance of each partition.
+    """
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0
@@ -305,7 +309,7 @@ class RefusalReason(StrEnum):
     """The job is over."""
     MALFORMED = "Malformed"
     NOT_ALLOWED = "NotAllowed"
-    """Not for the sender's role."""
+    """Not for the sender's role, or in the name of somebody else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,6 +336,8 @@ class HeartbeatReply(Tagged, kind="heartbeat_reply"):
     """For a shard: index -> incarnation of all replicas that it serves, and of nobody else. None:
     the epoch is the one that it knows.
     """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """As in `Joined`; told with `replicas`."""
     live_replicas: Count = 0
     lost_leases: tuple[Count, ...] = ()
     """For a replica: leases it held that were given to others; what it has not begun of them is
