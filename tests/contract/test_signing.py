@@ -24,7 +24,6 @@ from disttrain.launch import pod_credentials
 from disttrain.launch.pod_credentials import Applicant, NotSigned
 from disttrain.transport import tls
 from disttrain_operator.kinds import Kind
-from disttrain_operator.signing import endpoint
 from disttrain_operator.signing.authorities import Authorities
 from disttrain_operator.telemetry import metrics
 
@@ -148,25 +147,25 @@ def test_another_operator_or_another_master_secret_is_told_in_words(
     assert "its own Secret was replaced" in refusal(replace(applicant, trust=changed))
 
 
-def test_certificates_are_renewed_at_two_thirds_of_their_lifetime(tmp_path: Path) -> None:
-    made = SigningPort(lifetime=timedelta(seconds=3))
-    with made.serving():
-        applicant = made.applicant(made.pods("coordinator")[0], tmp_path)
-        first = applicant.ask()
-        pauses: list[float] = []
-        renewed = threading.Event()
+def test_certificates_are_renewed_at_two_thirds_of_their_lifetime(
+    port: SigningPort, tmp_path: Path
+) -> None:
+    applicant = port.applicant(port.pods("coordinator")[0], tmp_path)
+    first = applicant.ask()
+    asked: list[float] = []
 
-        def pause(seconds: float) -> None:
-            pauses.append(seconds)
-            time.sleep(seconds if len(pauses) == 1 else 3600)
+    def pause(seconds: float) -> None:
+        asked.append(seconds)
+        if len(asked) > 1:
+            threading.Event().wait()
 
-        kept = pod_credentials.keep_renewed(first, applicant, pause)
-        end = time.monotonic() + PATIENCE
-        while kept.current is first and time.monotonic() < end:
-            renewed.wait(0.02)
-        assert who(kept.current) == who(first)
-        assert kept.current.key != first.key
-        assert 3 * 2 / 3 * 0.9 <= pauses[0] <= 3 * 2 / 3
+    kept = pod_credentials.keep_renewed(first, applicant, pause)
+    end = time.monotonic() + 6 * PATIENCE
+    while kept.current is first and time.monotonic() < end:
+        time.sleep(0.02)
+    assert who(kept.current) == who(first)
+    assert kept.current.key != first.key
+    assert 16 * 0.9 <= asked[0] / 3600 <= 16
 
 
 def ask(port: SigningPort, token: str | None, body: bytes, path: str = "") -> tuple[int, str]:
@@ -203,7 +202,8 @@ def test_strangers_hold_few_connections_and_pods_are_answered_all_the_same(
         applicant = port.applicant(port.pods("coordinator")[0], tmp_path)
         began = time.monotonic()
         applicant.ask_until_signed()
-        assert time.monotonic() - began < 4 * endpoint.HANDSHAKE_SECONDS + PATIENCE
+        # Without a limit of ours each would hold its place for a minute.
+        assert time.monotonic() - began < 45.0
     finally:
         for each in silent:
             each.close()

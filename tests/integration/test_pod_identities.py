@@ -54,7 +54,7 @@ def assert_each_sample_was_applied_once(job: PodJob) -> None:
 
 
 def test_a_job_trains_on_through_certificates_of_seconds(tmp_path: Path) -> None:
-    port, gate = SigningPort(lifetime=timedelta(seconds=6)), tmp_path / "gate"
+    port, gate = SigningPort(lifetime=timedelta(seconds=9)), tmp_path / "gate"
     with port.serving(), a_job(tmp_path, port, {"gate": str(gate), "step_seconds": 0.02}) as job:
         job.start(*ALL)
         job.wait_until(lambda status: status["liveReplicas"] == 2)

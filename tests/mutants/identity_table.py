@@ -54,7 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/coordinator/process/service.py",
         old="if why := speaking.impostor(self._parts.machine.state, request.identity, parsed):",
         new='if why := "":',
-        tests=("tests/integration/test_pod_identities.py",),
+        tests=(f"{_UNIT}/coordinator/process/test_service.py",),
     ),
     Mutant(
         name="a shard that takes pushes in any name",

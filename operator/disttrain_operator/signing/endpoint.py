@@ -38,6 +38,7 @@ MOST_CONNECTIONS: Final = 256
 _MOST_HANDSHAKES = 64
 """At once; the others wait outside."""
 HANDSHAKE_SECONDS = 2.0
+_PAUSE_SECONDS = 0.2
 _SILENCE_SECONDS = 5.0
 """A connection without a whole request for so long is closed."""
 _MOST_BYTES = 16 << 10
@@ -153,14 +154,19 @@ def bound(port: int) -> socket.socket:
 async def _accept(listener: socket.socket, runner: web.AppRunner, context: ssl.SSLContext) -> None:
     """Take connections as long as few are in their handshake."""
     loop, room = asyncio.get_running_loop(), asyncio.Semaphore(_MOST_HANDSHAKES)
-    under_way: set[asyncio.Task[None]] = set()
-    while True:
-        await room.acquire()
-        connected, _ = await loop.sock_accept(listener)
-        task = asyncio.create_task(_admit(connected, runner, context))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-        task.add_done_callback(lambda _: room.release())
+    async with asyncio.TaskGroup() as handshakes:
+        while True:
+            await room.acquire()
+            try:
+                connected, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                # The client is gone already, or there are no descriptors left.
+                LOG.warning("a connection could not be taken: %s", error)
+                room.release()
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            admitted = handshakes.create_task(_admit(connected, runner, context))
+            admitted.add_done_callback(lambda _: room.release())
 
 
 async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.SSLContext) -> None:
@@ -174,6 +180,9 @@ async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.S
         )
     except (OSError, TimeoutError):
         connected.close()
+    except asyncio.CancelledError:
+        connected.close()
+        raise
     for oldest in server.connections[:-MOST_CONNECTIONS]:
         oldest.force_close()
 
