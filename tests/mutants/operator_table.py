@@ -117,8 +117,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that makes workloads before what they name",
         file=f"{_O}/reconcile/act.py",
-        old="return next((wave for wave in _WAVES if kind in wave), ())",
-        new="return ()",
+        old="return 0 if keeper is None else _WAVE_OF[keeper.role]",
+        new="return 0",
         tests=(f"{_OPERATOR}/reconcile/test_act.py",),
     ),
     Mutant(
@@ -250,7 +250,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that makes again what is no longer allowed",
         file=f"{_O}/reconcile/workloads.py",
-        old="if isinstance(change, Create | Renew) and change.child.kind in _ROLE_OF:",
+        old="if isinstance(change, Create | Renew) and change.child.workload is not None:",
         new="if False:",
         tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
     ),

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
+from disttrain_operator.kinds import SHARED
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
@@ -122,7 +123,9 @@ def _problems(basis: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
     if outcome is not None:
         return ()
     observed, knowledge = basis.observed, basis.knowledge
-    children = [*observed.children.values(), *knowledge.in_the_way]
+    # Names of their own that hold a uid are in nobody's way, and nobody watches them go.
+    own = (child for child in observed.children.values() if child.kind not in SHARED)
+    children = [*own, *knowledge.in_the_way]
     unmarked = workloads.unmarked(basis.job, observed)
     found = [
         *basis.wanted.problems,
@@ -187,7 +190,7 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
 
 
 def _change(basis: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
-    scale = stages.scale(stage, basis.wanted.spec, basis.observed)
+    scale = stages.scale(stage, basis.wanted.spec)
     context = basis.wanted.context
     if stage is not Stage.RUN:
         return workloads.stop(basis.job, basis.observed, scale)
