@@ -4,8 +4,8 @@ A group of one process and the process have one name: replica-3. Of a group of s
 has a name of its own: replica-3-0, replica-3-1.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class Role(StrEnum):
@@ -35,7 +35,8 @@ def shard_name(shard_index: int) -> str:
     return f"{Role.SHARD}-{_checked(shard_index)}"
 
 
-class ProcessName(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProcessName:
     """What the name of a process means."""
 
     role: Role

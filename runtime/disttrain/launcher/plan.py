@@ -6,7 +6,7 @@ from pathlib import Path
 
 from disttrain.job import names
 from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.names import ProcessName, Role
 from disttrain.job.roles import Device, Transport
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.launch.config import LaunchConfig, process_name
@@ -76,24 +76,23 @@ def transport_kind(job: DistTrainJob) -> TransportKind:
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
-    return {name: _config(job, place, *names.parse(name)) for name in process_names(job)}
+    return {name: _config(job, place, names.parse(name)) for name in process_names(job)}
 
 
 def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
     """What a training loop of the user's own is told, which the coordinator names."""
-    return _config(job, place, Role.REPLICA, None, None)
+    return _config(job, place, None)
 
 
-def _config(
-    job: DistTrainJob, place: Place, role: Role, index: int | None, partition: int | None
-) -> LaunchConfig:
+def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> LaunchConfig:
+    role, index = (Role.REPLICA, None) if name is None else (name.role, name.index)
     threads = share_out(job.spec, place.cores)
     return LaunchConfig(
         job=job,
         job_uid=place.job_uid,
         role=role,
         index=index,
-        partition=partition or 0,
+        partition=0 if name is None else name.partition or 0,
         run_folder=place.run_folder,
         task_folder=place.task_folder,
         coordinator_address=_coordinator_address(job, place),

@@ -23,7 +23,8 @@ def test_names_count_from_zero() -> None:
 def test_a_name_says_role_index_and_partition(
     name: str, expected: tuple[Role, int, int | None]
 ) -> None:
-    assert parse(name) == expected
+    found = parse(name)
+    assert (found.role, found.index, found.partition) == expected
 
 
 def test_the_only_process_of_a_replica_has_its_name() -> None:
