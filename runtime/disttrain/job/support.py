@@ -1,4 +1,4 @@
-"""What a good manifest asks for that cannot be done yet, or not in the place where it runs. Pure.
+"""What a good manifest asks for that cannot be done in the place where it runs. Pure.
 
 Also which fields mean nothing on one machine.
 Not among the rules: the same manifest may run elsewhere, or with a later release.
@@ -16,21 +16,8 @@ _CODE: Path = ("spec", "task", "source")
 """Here the code lies beside the manifest, so nothing is missed: one manifest serves both places."""
 
 
-def on_one_machine(job: DistTrainJob) -> list[Finding]:
-    return list(_anywhere(job.spec))
-
-
 def on_a_cluster(job: DistTrainJob) -> list[Finding]:
-    return [*_anywhere(job.spec), *_between_pods(job.spec)]
-
-
-def _anywhere(spec: Spec) -> Iterator[Finding]:
-    partitions = spec.replicas.partitions
-    if partitions > 1:
-        yield Finding(
-            path=("spec", "replicas", "partitions"),
-            message=f"model parallelism is not supported yet: must be 1, got {partitions}",
-        )
+    return list(_between_pods(job.spec))
 
 
 def _between_pods(spec: Spec) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from disttrain.job import location, names
 from disttrain.job.credentials import Credentials
@@ -65,7 +65,10 @@ class LaunchConfig:
     """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
     role: Role
     index: int | None
-    """Index within the role, stable over restarts. None: a replica that the coordinator names."""
+    """Of the group in its role, stable over restarts. None: a replica that the coordinator names.
+    """
+    partition: Annotated[int, Field(ge=0, exclude_if=lambda partition: partition == 0)] = 0
+    """Which process of its group it is."""
     run_folder: Path
     """The output folder; absolute."""
     task_folder: Path
@@ -99,10 +102,19 @@ class LaunchConfig:
         if self.index is None and self.role is not Role.REPLICA:
             message = f"a {self.role} must have an index"
             raise ValueError(message)
+        if self.partition >= self.partitions:
+            message = f"partition {self.partition}: its group has {self.partitions} processes"
+            raise ValueError(message)
+
+    @property
+    def partitions(self) -> int:
+        """Processes of its group. Whom the coordinator names is alone."""
+        is_divided = self.role is Role.REPLICA and self.index is not None
+        return self.job.spec.replicas.partitions if is_divided else 1
 
     @property
     def process(self) -> str:
-        return process_name(self.role, self.index)
+        return process_name(self.role, self.index, self.partition, self.partitions)
 
     @property
     def shard_index(self) -> int:
@@ -130,12 +142,16 @@ class LaunchConfig:
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 
-def process_name(role: Role, index: int | None) -> str:
-    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one."""
+def process_name(role: Role, index: int | None, partition: int = 0, partitions: int = 1) -> str:
+    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one.
+
+    Of several processes of a replica: `replica-0-0`, `replica-0-1`.
+    """
     if index is None:
         return role.value
-    named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
-    return named[role](index) if role in named else names.COORDINATOR
+    if role is Role.REPLICA:
+        return names.member_name(index, partition, partitions)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 
 _CONFIG = TypeAdapter(LaunchConfig)

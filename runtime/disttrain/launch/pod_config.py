@@ -29,6 +29,7 @@ class PodEnvironment:
 
     role: Role
     index: int | None
+    partition: int
     launch_file: Path
     task_folder: Path
     termination_log: Path
@@ -56,6 +57,7 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
     return PodEnvironment(
         role=role,
         index=_index(environ, role),
+        partition=_whole_number(environ, Variable.PARTITION) or 0,
         launch_file=_path(environ, Variable.LAUNCH_FILE) or Path(pod_layout.LAUNCH_FILE),
         task_folder=_path(environ, Variable.TASK_FOLDER) or Path(pod_layout.TASK_FOLDER),
         termination_log=_path(environ, Variable.TERMINATION_LOG)
@@ -127,11 +129,13 @@ def make(
         )
         raise InvalidLaunchConfig(message)
     role = environment.role
+    _require_partition(environment, job.spec.replicas.partitions)
     return LaunchConfig(
         job=job,
         job_uid=uid,
         role=role,
         index=environment.index,
+        partition=environment.partition,
         run_folder=environment.run_folder or Path(pod_layout.run_folder(job.metadata.name, uid)),
         task_folder=environment.task_folder,
         coordinator_address=environment.coordinator_address or _coordinator(environment, job),
@@ -146,6 +150,16 @@ def make(
         cluster=environment.cluster if role is Role.COORDINATOR else None,
         credentials=credentials,
     )
+
+
+def _require_partition(environment: PodEnvironment, partitions: int) -> None:
+    if environment.role is not Role.REPLICA:
+        partitions = 1
+    if environment.partition >= partitions:
+        wanted = f"must be below {partitions}, the processes of a {environment.role}"
+        raise _invalid(Variable.PARTITION, wanted, str(environment.partition))
+    if partitions > 1 and environment.index is None:
+        raise _invalid(Variable.INDEX, "must be the index of the replica", "")
 
 
 def _hosts(environment: PodEnvironment, job: DistTrainJob) -> Hosts:

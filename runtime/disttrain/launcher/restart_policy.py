@@ -70,7 +70,7 @@ def decide(
 
     A process that lived longer than the longest wait begins again with the shortest one.
     """
-    role, _ = names.role_and_index(name)
+    role = names.parse(name).role
     if reason := _reason_to_give_up(spec, history, role, exit_):
         return reason
     backoff = spec.failure_policy.restart_backoff

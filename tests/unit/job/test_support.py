@@ -1,23 +1,13 @@
-"""What cannot be done yet, or not in this place."""
+"""What cannot be done in this place."""
 
 import pytest
 
 from builders.jobs import a_job
 from disttrain.job import support
 
-TOO_MANY_PARTITIONS = (
-    "spec.replicas.partitions: model parallelism is not supported yet: must be 1, got 2"
-)
-
 
 def test_a_plain_job_runs_anywhere() -> None:
-    assert support.on_one_machine(a_job()) == support.on_a_cluster(a_job()) == []
-
-
-def test_model_parallelism_is_not_there_yet() -> None:
-    job = a_job("spec.replicas.partitions=2")
-    assert [str(finding) for finding in support.on_one_machine(job)] == [TOO_MANY_PARTITIONS]
-    assert [str(finding) for finding in support.on_a_cluster(job)] == [TOO_MANY_PARTITIONS]
+    assert support.on_a_cluster(a_job()) == []
 
 
 @pytest.mark.parametrize(
@@ -35,6 +25,5 @@ def test_model_parallelism_is_not_there_yet() -> None:
 )
 def test_what_pods_do_not_share_is_for_one_machine(assignment: str, expected: str) -> None:
     job = a_job(assignment)
-    assert support.on_one_machine(job) == []
     (finding,) = support.on_a_cluster(job)
     assert str(finding).startswith(expected)

@@ -14,6 +14,8 @@ from disttrain.coordinator.protocol.fields import (
     Count,
     Lease,
     MemberId,
+    Partition,
+    Partitions,
     Progress,
     SenderPosition,
     Strict,
@@ -69,7 +71,11 @@ class Join(Tagged, kind="join"):
 
     role: Role
     index: Count | None
-    """None: the coordinator chooses."""
+    """Of the group; None: the coordinator chooses, for a group of one."""
+    partition: Partition = 0
+    """Of the process, in its group."""
+    partitions: Partitions = 1
+    """Processes of the group."""
     place: Text = ""
     """Name of the only place where the process can be, its pod: who joins from the same place is
     the next life of the same process. Empty: not known."""
@@ -196,6 +202,7 @@ class MemberDied(Tagged, kind="member_died"):
 
     role: Role
     index: Count
+    partition: Partition = 0
     pid: Count
     """Of the process that ended; another life with another pid is left alone."""
     exit_code: int
