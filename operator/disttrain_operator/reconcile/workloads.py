@@ -109,9 +109,7 @@ def _surplus(own: Iterable[ChildRecord], wanted: Iterable[Child]) -> list[ChildR
     return [
         child
         for child in own
-        if child.is_of_one_replica
-        and not child.deleting
-        and (child.kind, child.name) not in keys
+        if child.is_of_one_replica and not child.deleting and (child.kind, child.name) not in keys
     ]
 
 
