@@ -124,8 +124,8 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> EventText:
 def replicas_changed(added: Sequence[int], removed: Sequence[int]) -> EventText:
     """Replicas of several processes were made, or taken away, while the job ran."""
     told = ((added, "made"), (removed, "taken away"))
-    parts = [f"{_listed(indices)} {what}" for indices, what in told if indices]
-    message = f"of the replicas were {'; '.join(parts)}: the job's spec says so"
+    parts = [f"{what}: {_listed(indices)}" for indices, what in told if indices]
+    message = f"replicas {', '.join(parts)}; the job's spec says so"
     return EventText("Scaled", message, about="replicas")
 
 
