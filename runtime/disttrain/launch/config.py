@@ -23,6 +23,8 @@ from disttrain.transport.header import Role as TransportRole
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts what belongs to a pod's service account."""
 
+LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterAccess:
@@ -82,6 +84,8 @@ class LaunchConfig:
     transport: TransportKind
     threads: int
     """Threads for computing; at least 1."""
+    group_address: Annotated[str, Field(exclude_if=lambda address: address == LOOPBACK)] = LOOPBACK
+    """Of this machine: where the other processes of its group connect to."""
     device: Device = Device.CPU
     """Where a replica computes; the replica itself resolves `auto`."""
     resume_from: Path | None = None

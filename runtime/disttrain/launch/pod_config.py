@@ -11,7 +11,7 @@ from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch.config import ClusterAccess, LaunchConfig, Supervisor
+from disttrain.launch.config import LOOPBACK, ClusterAccess, LaunchConfig, Supervisor
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import TransportKind
 
@@ -45,6 +45,8 @@ class PodEnvironment:
     pod: str
     """Name of the pod; empty outside of Kubernetes."""
     namespace: str
+    address: str
+    """Of the pod; empty: not known."""
     cluster: ClusterAccess | None
     """None: this is no pod."""
     threads: int | None
@@ -70,6 +72,7 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
         metrics_address=environ.get(Variable.METRICS_ADDRESS, ""),
         pod=environ.get(Variable.POD_NAME, ""),
         namespace=environ.get(Variable.POD_NAMESPACE, ""),
+        address=environ.get(Variable.POD_IP, ""),
         cluster=_cluster(environ),
         threads=_whole_number(environ, _THREADS),
     )
@@ -141,6 +144,7 @@ def make(
         coordinator_address=environment.coordinator_address or _coordinator(environment, job),
         listen_address=_listen(environment),
         announce_address=_announced(environment, job),
+        group_address=environment.address or LOOPBACK,
         transport=TransportKind.TCP,
         threads=_threads(environment, job, cores),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,

@@ -72,7 +72,7 @@ def _told(turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
 def _uploaded(turn: Turn, issued: IssuedOrder) -> None:
     for index, incarnation in issued.shards.items():
         member = MemberId(role=Role.SHARD, index=index, incarnation=incarnation)
-        found = turn.state.life(member)
+        found = turn.state.group(member)
         if found is not None and found.live:
             turn.record(member_entries.ShardInitialised(member=member))
 

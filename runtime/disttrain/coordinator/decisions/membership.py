@@ -1,8 +1,8 @@
-"""Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
+"""Who is part of the job: groups and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import member_entries
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import LifeState, Phase
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import (
@@ -31,11 +31,12 @@ def heard(turn: Turn, member: MemberId) -> messages.Refused | None:
 
 def admission(turn: Turn, member: MemberId) -> messages.Refused | None:
     """Why a member is refused; None for a living one."""
-    found = turn.state.life(member) if member.role in _MEMBERS else None
-    if found is not None and found.live:
+    found = turn.state.group(member) if member.role in _MEMBERS else None
+    if found is not None and found.live and found.has_joined(member):
         return None
     name = member.name
-    if member.incarnation > turn.state.incarnations.get(name, 0):
+    is_of_present = found is not None and found.live
+    if is_of_present or member.incarnation > turn.state.incarnations.get(member.group, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
     why = found.reason if found is not None else "a newer life has joined"
@@ -48,8 +49,8 @@ def next_incarnation(turn: Turn, role: Role, index: int) -> int:
     return max(known, turn.state.first_incarnation) + 1
 
 
-def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
-    """A life has ended: nothing more is taken from it, and its work goes to others."""
+def lose(turn: Turn, found: Group, state: LifeState, reason: str) -> None:
+    """A group's incarnation has ended: nothing more is taken from it, its work goes to others."""
     if not found.live:
         return
     member = found.member
@@ -64,7 +65,8 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
         shard=turn.watch.shards.get(member),
     )
     turn.record(lost)
-    turn.watch.forget(member)
+    for each in found.members:
+        turn.watch.forget(each)
     if member.role is Role.REPLICA:
         _fence(turn, member)
     else:
@@ -74,11 +76,12 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
 
 
 def leave(turn: Turn, request: messages.Leave) -> None:
-    """A member ends by its own will; where a replica ended is known."""
-    found = turn.state.life(request.member)
+    """A member ends by its own will, and with it its group; where a replica ended is known."""
+    found = turn.state.group(request.member)
     if found is None or not found.live:
         return
-    if request.progress is not None and request.member.role is Role.REPLICA:
+    speaks = request.member.role is Role.REPLICA and not request.member.partition
+    if request.progress is not None and speaks:
         turn.record(member_entries.Drained(member=request.member, progress=request.progress))
         lose(turn, found, LifeState.LEFT, request.reason)
     else:
@@ -86,10 +89,12 @@ def leave(turn: Turn, request: messages.Leave) -> None:
 
 
 def died(turn: Turn, request: messages.MemberDied) -> None:
-    name = name_of(request.role, request.index)
+    name, partition = name_of(request.role, request.index), request.partition
+    found = turn.state.groups(request.role).get(request.index) if request.role in _MEMBERS else None
+    if found is not None:
+        name = found.process_name(partition)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
-    found = turn.state.lives(request.role).get(request.index) if request.role in _MEMBERS else None
-    if found is not None and found.pid == request.pid:
+    if found is not None and found.is_process(partition, request.pid):
         lose(turn, found, LifeState.DEAD, what.strip())
     if not request.final:
         return
@@ -106,13 +111,22 @@ def check_silence(turn: Turn) -> None:
     patience = settings.member_timeout_seconds
     if not turn.watch.may_look(settings.lease_seconds * _LOOK_FRACTION, turn.now):
         return
-    for found in [*turn.live.replicas(), *turn.live.shards()]:
-        silence = turn.watch.silence(found.member, turn.now)
+    for found in turn.live.everybody():
+        silence, who = _longest_silence(turn, found)
         draining = turn.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
-            lose(turn, found, LifeState.DEAD, f"silent for {silence:.1f} s")
+            lose(turn, found, LifeState.DEAD, f"{who}silent for {silence:.1f} s")
         elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
             _expire(turn, found.member)
+
+
+def _longest_silence(turn: Turn, found: Group) -> tuple[float, str]:
+    """Of a group's members; the words say whose it is, where there are several."""
+    silence, partition = max(
+        (turn.watch.silence(member, turn.now), member.partition) for member in found.members
+    )
+    who = f"{found.process_name(partition)} was " if found.partitions > 1 else ""
+    return silence, who
 
 
 def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
@@ -121,7 +135,7 @@ def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
 
 
 def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: int) -> None:
-    found = turn.state.life(member)
+    found = turn.state.group(member)
     if found is None or not found.live or found.drained:
         return
     if _is_older(progress, found.progress):
@@ -175,7 +189,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
         turn.issue(shard.member, order)
 
 
-def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
+def _holder_lost(turn: Turn, holder: Group, reason: str) -> None:
     name = holder.member.name
     if turn.state.checkpoint is not None:
         turn.abandon_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import job_entries, state
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
@@ -96,7 +96,7 @@ def _evaluate_if_due(turn: Turn) -> None:
         evaluate(turn, replicas)
 
 
-def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
+def evaluate(turn: Turn, replicas: Sequence[Group]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
     turn.record(job_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
     # They take turns, so that none falls behind with its portions.

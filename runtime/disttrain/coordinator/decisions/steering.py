@@ -11,7 +11,7 @@ shards have come to. With this one the next strategy begins, whatever dies later
 from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
@@ -82,7 +82,7 @@ def _run_stage(turn: Turn) -> None:
 
 def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
     """The stage that a replica works in: every one begins with the first, whenever it joined."""
-    found = turn.state.life(member)
+    found = turn.state.group(member)
     has_left = turn.stage == 0 or (found is not None and found.left_warm_start)
     return turn.strategy if has_left else turn.stages[turn.stage - 1]
 
@@ -129,7 +129,7 @@ def _prepare_shards(turn: Turn) -> None:
         _upload(turn, empty)
 
 
-def _upload(turn: Turn, empty: list[Life]) -> None:
+def _upload(turn: Turn, empty: list[Group]) -> None:
     if turn.orders.of_kind(orders.Upload):
         return
     replicas = turn.live.workers()

@@ -60,7 +60,9 @@ def _progress(machine: Coordinator, now: float) -> Metrics:
     shown = dict(islice(measures.items(), _MOST_MEASURES))
     phases = {phase.value: float(phase is state.phase) for phase in Phase}
     roles = {"replica": state.replicas, "shard": state.shards}
-    members = {role: sum(one.live for one in lives.values()) for role, lives in roles.items()}
+    members = {
+        role: sum(one.takes_part for one in groups.values()) for role, groups in roles.items()
+    }
     return (
         gauges("job_phase", "1 for the phase that the job is in, else 0.", "phase", phases),
         gauges("members", "Members that live, by role.", "role", members),

@@ -1,6 +1,6 @@
 """Field types that the coordinator's messages, reports and journal entries share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -75,6 +75,11 @@ class MemberId(Strict):
     def name(self) -> str:
         """Of the process. The first one of a group speaks for it, under the group's name."""
         return f"{self.group}-{self.partition}" if self.partition else self.group
+
+    @property
+    def speaker(self) -> "MemberId":
+        """The first process of the same incarnation, which speaks for the group."""
+        return replace(self, partition=0) if self.partition else self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from disttrain.transport.header import Role
 
 
 def _life_state(machine: Machine, member: MemberId) -> LifeState:
-    found = machine.state.life(member)
+    found = machine.state.group(member)
     assert found is not None
     return found.state
 
