@@ -80,7 +80,7 @@ def made_children(record: JobRecord, config: ManifestConfig) -> dict[ChildKey, C
     objects = stored.unpack(text)
     assert objects is not None
     for kept in objects.children:
-        for each in children.of_each_replica(kept, replicas.count):
+        for each in (children.of_replica(kept, i) for _, i in children.keys(kept, replicas.count)):
             marks = {"objects": text, "templates": digest} if each.kind in WORKLOADS else {}
             state = RUNNING.get(each.kind, {})
             if each.workload is not None and each.workload.group is not None:

@@ -249,14 +249,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an operator that makes again what is no longer allowed",
-        file=f"{_O}/reconcile/workloads.py",
+        file=f"{_O}/reconcile/allowed.py",
         old="if isinstance(change, Create | Renew) and change.child.workload is not None:",
         new="if False:",
         tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
     ),
     Mutant(
         name="an operator that resumes what is no longer allowed",
-        file=f"{_O}/reconcile/workloads.py",
+        file=f"{_O}/reconcile/allowed.py",
         old="elif isinstance(change, Rescale) and _grows(change, observed):",
         new="elif False:",
         tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),

@@ -3,6 +3,7 @@
 The pods are kept by a StatefulSet of shards, what keeps the replicas, and the coordinator's Job.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
@@ -90,12 +91,20 @@ def at_scale(child: Child, scale: Scale) -> Child:
     return replace(child, body={**child.body, "spec": {**child.body["spec"], **changed}})
 
 
-def of_each_replica(child: Child, num_replicas: int) -> list[Child]:
-    """A child; what keeps one replica of several processes as it is for each of them."""
+def keys(child: Child, num_replicas: int) -> Iterator[tuple[ChildKey, int | None]]:
+    """The key of a child; of what keeps one replica of several processes those of each replica."""
     if child.workload is None or child.workload.group is None:
-        return [child]
-    indices = range(num_replicas)
-    return [of(replicas.of_replica(child.body, child.job, index)) for index in indices]
+        yield child.key, None
+        return
+    for index in range(num_replicas):
+        yield (child.kind, cluster_names.replica_group_set(child.job, index)), index
+
+
+def of_replica(child: Child, replica_index: int | None) -> Child:
+    """A child; what keeps one replica of several processes, as it is for another one."""
+    if replica_index is None:
+        return child
+    return of(replicas.of_replica(child.body, child.job, replica_index))
 
 
 def _shards(context: Context, scale: Scale) -> Object:

@@ -22,7 +22,7 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import actions, desired, report, workloads
+from disttrain_operator.reconcile import actions, allowed, desired, report, workloads
 from disttrain_operator.reconcile.actions import Knowledge
 from disttrain_operator.reconcile.desired import Desired
 
@@ -77,7 +77,7 @@ def _planned(basis: _Basis) -> actions.Plan:
     steps = [*_count(basis, outcome, counted), *_remove_lost(basis)]
     steps += _read_events(basis, outcome)
     wished = _change(basis, stage, problems)
-    changes, beyond = workloads.allowed_by_now(wished, observed, basis.config)
+    changes, beyond = allowed.allowed_by_now(wished, observed, basis.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     steps += _explained(changes, observed, stage, outcome)

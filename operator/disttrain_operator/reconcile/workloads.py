@@ -4,8 +4,9 @@ What runs is never rendered again: a job's objects are those that were stored wi
 this operator would make of the job today.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from disttrain.job.names import Role
@@ -13,7 +14,6 @@ from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import access, children, stored
 from disttrain_operator.manifests.children import Child, ChildKey
-from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
@@ -79,38 +79,39 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     if not own:
         # Nobody may read Secrets, so the workloads tell whether this is the first time.
         actions.insert(0, _keys(target.job, objects, observed))
-    wanted = _wanted(objects, target)
-    for child in wanted:
-        if child.key not in observed.children and not _must_wait(child, target.job, observed):
-            actions.append(Create(_whole(child, text, target)))
-        elif child.key in renewed:
-            seen, because = observed.children[child.key], renewed[child.key]
-            actions.append(_renew(_whole(child, text, target), seen, because))
-    surplus = _surplus(own, wanted)
+    wanted = _wanted(objects, target.scale)
+    for key, rendered in wanted.items():
+        if key in renewed:
+            seen, because = observed.children[key], renewed[key]
+            actions.append(_renew(_whole(rendered(), text, target), seen, because))
+        elif key not in observed.children:
+            child = _whole(rendered(), text, target)
+            actions += [] if _must_wait(child, target.job, observed) else [Create(child)]
+    surplus = [child for child in own if _is_surplus(child, wanted)]
     actions += [Remove(child) for child in surplus]
     left = {*renewed, *((child.kind, child.name) for child in surplus)}
     return [*actions, *_rescale(target.job, observed, target.scale, leave=left)]
 
 
-def _wanted(objects: Objects, target: Target) -> list[Child]:
-    """The job's objects, with those of each of the replicas that it shall have now."""
-    num_replicas = target.scale.replicas or 0
-    return [
-        each for child in objects.children for each in children.of_each_replica(child, num_replicas)
-    ]
+def _wanted(objects: Objects, scale: Scale) -> dict[ChildKey, Callable[[], Child]]:
+    """The job's objects, with those of each replica that it shall have now.
 
-
-def _surplus(own: Iterable[ChildRecord], wanted: Iterable[Child]) -> list[ChildRecord]:
-    """What keeps replicas that were taken away; of a role's only object nothing but the scale is.
-
-    What is going is told of until it is gone.
+    Thousands of replicas have theirs already, and are rendered for nothing at no look.
     """
-    keys = {child.key for child in wanted}
-    return [
-        child
-        for child in own
-        if child.is_of_one_replica and not child.deleting and (child.kind, child.name) not in keys
-    ]
+    return {
+        key: partial(children.of_replica, child, index)
+        for child in objects.children
+        for key, index in children.keys(child, scale.replicas or 0)
+    }
+
+
+def _is_surplus(child: ChildRecord, wanted: Collection[ChildKey]) -> bool:
+    """Whether it keeps a replica that was taken away.
+
+    A role's only object has its scale changed; what is going is told of until it is gone.
+    """
+    is_wanted = (child.kind, child.name) in wanted
+    return child.is_of_one_replica and not child.deleting and not is_wanted
 
 
 def check_keys(target: Target, observed: Observed) -> list[Action]:
@@ -246,50 +247,3 @@ def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
         for each in observed.children.values()
         if each.kind is Kind.ReplicaSet and each.owned_by == owner and not each.deleting
     ]
-
-
-def allowed_by_now(
-    changes: list[Action], observed: Observed, config: ManifestConfig
-) -> tuple[list[Action], Problem | None]:
-    """The changes; if their pods are beyond the limits, those that end pods alone, and why.
-
-    What was stored with the job was maybe made when more was allowed.
-    """
-    found = (
-        desired.refused(child.body["spec"]["template"], keeper.role, config)
-        for child in _makers(changes, observed)
-        if (keeper := child.workload) is not None
-    )
-    problem = next((each for each in found if each is not None), None)
-    if problem is None:
-        return changes, None
-    message = f"what was stored with the job is no longer allowed: {problem.message}"
-    ending = [each for each in changes if _only_ends(each, observed)]
-    return ending, replace(problem, message=message)
-
-
-def _only_ends(change: Action, observed: Observed) -> bool:
-    if isinstance(change, Rescale):
-        return not _grows(change, observed)
-    return isinstance(change, Remove)
-
-
-def _makers(changes: Iterable[Action], observed: Observed) -> Iterator[Child]:
-    for change in changes:
-        if isinstance(change, Create | Renew) and change.child.workload is not None:
-            yield change.child
-        elif isinstance(change, Rescale) and _grows(change, observed):
-            seen = observed.children[change.child]
-            stored = desired.unpacked(seen.objects)
-            children = () if stored is None else stored.children
-            yield from (child for child in children if _stands_for(child, seen))
-
-
-def _stands_for(child: Child, seen: ChildRecord) -> bool:
-    """Whether a stored workload is what was seen, or of another replica like it."""
-    return child.workload is not None and child.workload.role is seen.role
-
-
-def _grows(change: Rescale, observed: Observed) -> bool:
-    seen = observed.children.get(change.child)
-    return seen is not None and change.wanted > seen.wanted

@@ -25,9 +25,9 @@ def sets(found: Context) -> list[Child]:
     """What keeps each of three replicas."""
     scale = Scale(shards=2, replicas=3, partitions=2, coordinator=True)
     made = [
-        each
+        children.of_replica(child, index)
         for child in children.children(found, scale)
-        for each in children.of_each_replica(child, 3)
+        for _, index in children.keys(child, 3)
     ]
     return [
         children.at_scale(each, scale)
