@@ -102,11 +102,11 @@ class Fleet:
             if (patience_seconds := host.patience_seconds()) is not None
         ]
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, how: signal.Signals = signal.SIGKILL) -> None:
         """End a process that was started here and has not ended; `events` tells of its end."""
         # Whoever waits for it ends the rest of its group.
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, how)
 
     def close(self) -> None:
         for host in self._hosts():
