@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import Places
+from disttrain.coordinator.decisions.transaction import Places
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.process.served_metrics import ServedMetrics as CoordinatorMetrics
 from disttrain.job import parsing

@@ -29,7 +29,7 @@ from builders.lone_shard import LoneShard
 from builders.report import Bar, print_report
 from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.stores import Store
-from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
+from disttrain.coordinator.protocol.commands import Checkpoint, ShardWritten
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
 from disttrain.state.vector import Vector
@@ -118,10 +118,10 @@ def _quiet(seconds: float) -> tuple[float, float]:
 
 
 def _checkpoint(shard: LoneShard, store: Store, number: int) -> tuple[ShardWritten, float, float]:
-    """Order one; the shard's answer, and when it was ordered and answered."""
+    """Command one; the shard's answer, and when it was commanded and answered."""
     staging = store.begin(number)
     first = time.perf_counter()
-    result = shard.order(Checkpoint(number=number, folder=str(folder_of(staging))))
+    result = shard.command(Checkpoint(number=number, folder=str(folder_of(staging))))
     end = time.perf_counter()
     if not isinstance(result, ShardWritten):
         message = f"the shard wrote no checkpoint: {result}"

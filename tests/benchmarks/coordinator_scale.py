@@ -26,7 +26,7 @@ from builders import free_port
 from builders.control_members import LAYOUT, CoordinatorProcess, tell
 from builders.report import Bar, print_report
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.control import ControlConnection, Received
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport, ShardReport
@@ -60,7 +60,7 @@ class Member:
         joined = received.replies.get(self._joining)
         if isinstance(joined, messages.Joined):
             self.joined = joined
-        done = [(order, self.obey(order.order)) for order in received.orders]
+        done = [(command, self.obey(command.order)) for command in received.commands]
         if done:
             self.sent += len(done)
             self.control.answer(done, self._report)
@@ -78,7 +78,7 @@ class Member:
     def report(self) -> ReplicaReport | ShardReport:
         raise NotImplementedError
 
-    def obey(self, order: orders.Order) -> orders.Result:
+    def obey(self, command: commands.Command) -> commands.Result:
         raise NotImplementedError
 
     def work(self, received: Received, now: float) -> None:
@@ -100,19 +100,19 @@ class Shard(Member):
     def report(self) -> ShardReport:
         return ShardReport(version=5, applied=5, staleness=(1,) * len(STALENESS_BOUNDS))
 
-    def obey(self, order: orders.Order) -> orders.Result:
-        if isinstance(order, orders.Fence):
+    def obey(self, command: commands.Command) -> commands.Result:
+        if isinstance(command, commands.Fence):
             sender = SenderPosition(
-                index=order.index, incarnation=order.incarnation, position=Position()
+                index=command.index, incarnation=command.incarnation, position=Position()
             )
-            return orders.Fenced(sender=sender)
-        if isinstance(order, orders.Checkpoint):
+            return commands.Fenced(sender=sender)
+        if isinstance(command, commands.Checkpoint):
             name = names.part_file(self.control.member.index)
-            (Path(order.folder) / name).write_bytes(_CONTENT)
-            return orders.ShardWritten(
+            (Path(command.folder) / name).write_bytes(_CONTENT)
+            return commands.ShardWritten(
                 file=name, bytes=len(_CONTENT), hash=digest.of(_CONTENT), version=5
             )
-        return orders.Done()
+        return commands.Done()
 
 
 class Replica(Member):
@@ -152,12 +152,12 @@ class Replica(Member):
             staleness=(1,) * len(STALENESS_BOUNDS),
         )
 
-    def obey(self, order: orders.Order) -> orders.Result:
-        if isinstance(order, orders.Drain):
-            return orders.Drained(progress=self._progress)
-        if isinstance(order, orders.Evaluate):
-            return orders.Evaluated(sums={}, samples=10, loss=0.5)
-        return orders.Done()
+    def obey(self, command: commands.Command) -> commands.Result:
+        if isinstance(command, commands.Drain):
+            return commands.Drained(progress=self._progress)
+        if isinstance(command, commands.Evaluate):
+            return commands.Evaluated(sums={}, samples=10, loss=0.5)
+        return commands.Done()
 
     def work(self, received: Received, now: float) -> None:
         reply = received.replies.get(self._asking)

@@ -1,8 +1,8 @@
-"""What an evaluation of a batch costs beside its work: orders, answers and waiting for each other.
+"""What an evaluation of a batch costs beside its work: commands, answers, waiting for each other.
 
 Whole jobs in real processes whose portions are timers: 15 portions in 8 groups, two replicas and
-two shards. Each evaluation is two orders to every shard; between them groups are asked for, given,
-computed, staged and told of. What the shards take and give meanwhile is counted, too.
+two shards. Each evaluation is two commands to every shard; between them groups are asked for,
+given, computed, staged and told of. What the shards take and give meanwhile is counted, too.
 """
 
 import argparse
@@ -93,11 +93,11 @@ class Moved:
         status = job.wait_until(_has_done(evaluations))
         addresses = scraping.addresses(status)
         pages = [scraping.scraped(addresses[f"shard-{index}"]) for index in range(SHARDS)]
-        orders, pushed, fetched = (
+        commands, pushed, fetched = (
             sum(scraping.total(page, f"disttrain_{name}_total") for page in pages)
             for name in ("orders", "push_bytes", "fetch_bytes")
         )
-        return cls(orders / SHARDS / 2, pushed, fetched)
+        return cls(commands / SHARDS / 2, pushed, fetched)
 
 
 def _has_done(evaluations: float) -> Callable[[dict[str, Any]], bool]:

@@ -1,9 +1,9 @@
 """What batch methods cost beside the gradients: operations on vectors, and waiting for the slow.
 
-Vectors: shards in processes of their own carry out the orders of L-BFGS on a model of 42 million
+Vectors: shards in processes of their own carry out the commands of L-BFGS on a model of 42 million
 parameters; beside it what the memory gives, and the same method one operation at a time. Memory is
 measured in three ways while all shards do the same: a copy, which reads and writes at once, one
-vector that is only read, and the two products that the orders consist of, of a bare matrix.
+vector that is only read, and the two products that the commands consist of, of a bare matrix.
 Stragglers: replicas whose work is a timer, one of them ten times slower than the others.
 """
 
@@ -60,7 +60,7 @@ def main() -> None:
     stragglers = measure_stragglers(0.002 if quick else 0.01)
     bars = [
         Bar(
-            "orders of L-BFGS against copies of as many bytes",
+            "commands of L-BFGS against copies of as many bytes",
             vectors["fraction_of_copying"],
             0.0 if quick else BANDWIDTH_FRACTION,
             at_least=True,
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def serve_shard(pipe: Connection, elements: int) -> None:
-    """A shard in its own process: orders, and a gradient that costs one pass."""
+    """A shard in its own process: commands, and a gradient that costs one pass."""
     vectors = Vectors(elements, np.float32)
     vectors.make(PARAMETERS)[:] = 1.0
     scales = np.geomspace(1.0, 100.0, elements).astype(np.float32)
@@ -140,12 +140,12 @@ def _bare(elements: int) -> float:
 
 @dataclass
 class Fleet:
-    """The shards' processes, and what their orders cost."""
+    """The shards' processes, and what their commands cost."""
 
     pipes: list[Connection]
     seconds: float = 0.0
-    """Of orders: of the slowest shard of each."""
-    orders: int = 0
+    """Of commands: of the slowest shard of each."""
+    commands: int = 0
 
     def ask(self, wanted: object) -> tuple[list[tuple[float, ...]], float]:
         for pipe in self.pipes:
@@ -153,20 +153,20 @@ class Fleet:
         answers = [pipe.recv() for pipe in self.pipes]
         return [answer for answer, _ in answers], max(seconds for _, seconds in answers)
 
-    def order(self, order: tuple[Operation, ...]) -> tuple[float, ...]:
-        if not order:
+    def command(self, command: tuple[Operation, ...]) -> tuple[float, ...]:
+        if not command:
             return ()
-        answers, seconds = self.ask(order)
-        self.seconds, self.orders = self.seconds + seconds, self.orders + 1
-        return operations.merged(order, answers)
+        answers, seconds = self.ask(command)
+        self.seconds, self.commands = self.seconds + seconds, self.commands + 1
+        return operations.merged(command, answers)
 
     def answer(self, request: Request) -> Answer:
-        prepared = self.order(request.prepare)
+        prepared = self.command(request.prepare)
         loss = 0.0
         if request.evaluates:
             answers, _ = self.ask(EVALUATE)
             loss = sum(answer[0] for answer in answers)
-        return Answer(scalars=prepared + self.order(request.measure), loss=loss)
+        return Answer(scalars=prepared + self.command(request.measure), loss=loss)
 
 
 @contextmanager
@@ -191,7 +191,7 @@ def a_fleet(elements: int) -> Iterator[Fleet]:
 
 
 def measure_vectors(elements: int) -> dict[str, Any]:
-    """Fused orders and single operations, on vectors of the same length."""
+    """Fused commands and single operations, on vectors of the same length."""
     with a_fleet(elements) as fleet:
         rates, _ = fleet.ask(BANDWIDTH)
         copied, read, bare = (min(rate[which] for rate in rates) for which in range(3))
@@ -218,20 +218,20 @@ def measure_vectors(elements: int) -> dict[str, Any]:
 
 
 def _per_evaluation(method: Method, fleet: Fleet) -> dict[str, float]:
-    """Time in orders and their number, once the history is full."""
+    """Time in commands and their number, once the history is full."""
     request = method.advance(None)
     began: tuple[float, int, int] | None = None
     while request is not None and method.progress.iteration < HISTORY + 1 + EXACT_EVERY:
         request = method.advance(fleet.answer(request))
         if began is None and method.progress.iteration == HISTORY + 1:
-            began = (fleet.seconds, fleet.orders, method.progress.evaluations)
+            began = (fleet.seconds, fleet.commands, method.progress.evaluations)
     if began is None:
         message = "the method ended before its history was full"
         raise RuntimeError(message)
     evaluations = method.progress.evaluations - began[2]
     return {
         "seconds": (fleet.seconds - began[0]) / evaluations,
-        "orders": (fleet.orders - began[1]) / evaluations,
+        "orders": (fleet.commands - began[1]) / evaluations,
     }
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.decisions.turn import CoordinatorSide
+from disttrain.coordinator.decisions.transaction import CoordinatorSide
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
@@ -41,7 +41,7 @@ class BatchMachine(Machine):
         self.shard = BatchShard(LAYOUT, 1 << 20)
         self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
         self.returned: list[int] = []
-        self.failing: orders.OrderFailed | None = None
+        self.failing: commands.CommandFailed | None = None
         self.damaged: set[int] = set()
         """Checkpoints that the shard cannot return to."""
 
@@ -90,17 +90,17 @@ class BatchMachine(Machine):
                 self.do(replica, lease, loss)
         self.obey()
 
-    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
-        if isinstance(order, orders.Perform):
+    def _result(self, command: commands.Command, member: MemberId) -> commands.Result:
+        if isinstance(command, commands.Perform):
             if self.failing is not None:
                 failed, self.failing = self.failing, None
                 return failed
-            return orders.Performed(performed=self.shard.carry_out(order.order))
-        if isinstance(order, orders.RollBack) and order.checkpoint in self.damaged:
-            message = f"checkpoint {order.checkpoint}: its hash is another one"
-            return orders.OrderFailed(message=message, why=orders.WhyFailed.DAMAGED)
-        if isinstance(order, orders.RollBack):
-            self.returned.append(order.checkpoint)
+            return commands.Performed(performed=self.shard.carry_out(command.order))
+        if isinstance(command, commands.RollBack) and command.checkpoint in self.damaged:
+            message = f"checkpoint {command.checkpoint}: its hash is another one"
+            return commands.CommandFailed(message=message, why=commands.WhyFailed.DAMAGED)
+        if isinstance(command, commands.RollBack):
+            self.returned.append(command.checkpoint)
             self.shard = BatchShard(LAYOUT, 1 << 20)
             self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
-        return super()._result(order, member)
+        return super()._result(command, member)

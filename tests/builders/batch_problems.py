@@ -86,21 +86,21 @@ class InProcess:
 
     problem: Problem
     shards: list[Vectors]
-    orders: int = 0
+    commands: int = 0
     evaluations: list[float] = field(default_factory=list)
     """Losses."""
 
     def answer(self, request: Request) -> Answer:
-        prepared = self._order(request.prepare)
+        prepared = self._command(request.prepare)
         loss = self._evaluate() if request.evaluates else 0.0
-        return Answer(scalars=prepared + self._order(request.measure), loss=loss)
+        return Answer(scalars=prepared + self._command(request.measure), loss=loss)
 
     def vector(self, name: str) -> Vector:
         return np.concatenate([shard[name] for shard in self.shards]).astype(np.float64)
 
-    def _order(self, order: tuple[Operation, ...]) -> tuple[float, ...]:
-        self.orders += bool(order)
-        return operations.merged(order, [shard.perform(order) for shard in self.shards])
+    def _command(self, command: tuple[Operation, ...]) -> tuple[float, ...]:
+        self.commands += bool(command)
+        return operations.merged(command, [shard.perform(command) for shard in self.shards])
 
     def _evaluate(self) -> float:
         loss, gradient = self.problem.evaluate(self.vector(TRIAL))

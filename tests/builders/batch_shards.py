@@ -11,7 +11,7 @@ from builders import checkpoints, placements
 from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
 from disttrain.job.batch_optimizer import Lbfgs
@@ -91,9 +91,9 @@ def perform(
     evaluation: int = 0,
     groups: int = 0,
     commits: Sequence[int] = (),
-) -> orders.Result:
-    """Give an order; of one sample for each group that is committed."""
-    order = Program(
+) -> commands.Result:
+    """Give a command; of one sample for each group that is committed."""
+    command = Program(
         coordinator=1,
         number=number,
         iteration=0,
@@ -103,11 +103,11 @@ def perform(
         samples=max(1, len(commits)),
         operations=operations,
     )
-    return shard.stage.carry_out(orders.Perform(order=order))
+    return shard.stage.carry_out(commands.Perform(order=command))
 
 
-def performed(result: orders.Result) -> tuple[float, ...]:
-    assert isinstance(result, orders.Performed), result
+def performed(result: commands.Result) -> tuple[float, ...]:
+    assert isinstance(result, commands.Performed), result
     return result.performed.scalars
 
 
@@ -177,7 +177,7 @@ def fetch(shard: Shard, vector: Vector, evaluation: int = 0) -> NDArray[np.gener
 
 
 def one_iteration(shards: Sequence[Shard], commits: int = 3) -> None:
-    """Orders 1 to 3: an evaluation with a few groups, and a point that is accepted."""
+    """Commands 1 to 3: an evaluation with a few groups, and a point that is accepted."""
     for shard in shards:
         performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=commits))
         for group in range(commits):
@@ -186,11 +186,11 @@ def one_iteration(shards: Sequence[Shard], commits: int = 3) -> None:
         performed(perform(shard, 3, *ACCEPT, evaluation=2, groups=commits))
 
 
-def next_pair(shard: Shard, order: int) -> None:
+def next_pair(shard: Shard, command: int) -> None:
     """The history grows by a vector: the others stay as they are."""
     known = sum(name.startswith("s") for name in batch_of(shard).vectors.names)
-    made = ops.Combine(target=f"s{known}", terms={GRADIENT: 0.5 + order})
-    performed(perform(shard, order, made))
+    made = ops.Combine(target=f"s{known}", terms={GRADIENT: 0.5 + command})
+    performed(perform(shard, command, made))
 
 
 def vectors(shard: Shard) -> Mapping[str, bytes]:

@@ -15,7 +15,7 @@ from builders import placements
 from builders.jobs import a_job
 from builders.transports import opened
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import (
     NO_PROGRESS,
@@ -50,15 +50,15 @@ def a_join(
     return messages.Join(role=role, index=index, instance=instance, **own | more)
 
 
-def obeyed(order: orders.Order, progress: Progress = NO_PROGRESS) -> orders.Result:
-    """The result of an order that was carried out, as far as it depends on no member."""
-    if isinstance(order, orders.Fence):
-        index, incarnation = order.index, order.incarnation
+def obeyed(command: commands.Command, progress: Progress = NO_PROGRESS) -> commands.Result:
+    """The result of a command that was carried out, as far as it depends on no member."""
+    if isinstance(command, commands.Fence):
+        index, incarnation = command.index, command.incarnation
         sender = SenderPosition(index=index, incarnation=incarnation, position=Position())
-        return orders.Fenced(sender=sender)
-    if isinstance(order, orders.Drain):
-        return orders.Drained(progress=progress)
-    return orders.Done()
+        return commands.Fenced(sender=sender)
+    if isinstance(command, commands.Drain):
+        return commands.Drained(progress=progress)
+    return commands.Done()
 
 
 class FakeShard:
@@ -67,30 +67,30 @@ class FakeShard:
     def __init__(self, channel: Channel, index: int, restored: messages.Restored | None) -> None:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
-        self.fenced: list[orders.Fence] = []
+        self.fenced: list[commands.Fence] = []
         more: dict[str, Any] = {"data_address": f"ipc:///nowhere-{index}", "restored": restored}
         join = a_join(Role.SHARD, index, uuid.uuid4().hex, pid=10_000 + index, **more)
         self.joined = self.control.join(join, timeout=_PATIENCE_SECONDS)
 
     def step(self) -> None:
-        for order in self.control.poll(ShardReport).orders:
-            self.control.answer([(order, self._result(order.order))], ShardReport)
-            self.ended = self.ended or isinstance(order.order, orders.End)
+        for command in self.control.poll(ShardReport).commands:
+            self.control.answer([(command, self._result(command.order))], ShardReport)
+            self.ended = self.ended or isinstance(command.order, commands.End)
 
-    def _result(self, order: orders.Order) -> orders.Result:
-        assert not isinstance(order, orders.Drain), "only replicas drain"
-        if isinstance(order, orders.Fence):
-            self.fenced.append(order)
-        return self._write(order) if isinstance(order, orders.Checkpoint) else obeyed(order)
+    def _result(self, command: commands.Command) -> commands.Result:
+        assert not isinstance(command, commands.Drain), "only replicas drain"
+        if isinstance(command, commands.Fence):
+            self.fenced.append(command)
+        return self._write(command) if isinstance(command, commands.Checkpoint) else obeyed(command)
 
-    def _write(self, order: orders.Checkpoint) -> orders.Result:
+    def _write(self, command: commands.Checkpoint) -> commands.Result:
         name = names.part_file(self.control.member.index)
         content = b"not a model"
         try:
-            (Path(order.folder) / name).write_bytes(content)
+            (Path(command.folder) / name).write_bytes(content)
         except OSError as error:
-            return orders.OrderFailed(message=str(error))
-        return orders.ShardWritten(
+            return commands.CommandFailed(message=str(error))
+        return commands.ShardWritten(
             file=name, bytes=len(content), hash=digest.of(content), version=1
         )
 
@@ -122,9 +122,9 @@ class FakeReplica:
                 fresh = [lease for lease in reply.leases if lease.id > self._last_lease]
                 self._leases += fresh
                 self._last_lease = max([self._last_lease, *(lease.id for lease in fresh)])
-        for order in received.orders:
-            self.control.answer([(order, self._result(order.order))], lambda: self.report)
-            self.ended = self.ended or isinstance(order.order, orders.End)
+        for command in received.commands:
+            self.control.answer([(command, self._result(command.order))], lambda: self.report)
+            self.ended = self.ended or isinstance(command.order, commands.End)
         self._compute()
         if not self._asking and len(self._leases) < 2 and not self.ended:
             request = messages.RequestWork(
@@ -149,18 +149,18 @@ class FakeReplica:
             self._leases.pop(0)
             self._offset = 0
 
-    def _result(self, order: orders.Order) -> orders.Result:
-        assert not isinstance(order, orders.Fence), "only shards fence"
-        if isinstance(order, orders.Upload):
+    def _result(self, command: commands.Command) -> commands.Result:
+        assert not isinstance(command, commands.Fence), "only shards fence"
+        if isinstance(command, commands.Upload):
             self.uploads += 1
-        if isinstance(order, orders.Drain):
+        if isinstance(command, commands.Drain):
             self._leases, self._offset = [], 0
-        if isinstance(order, orders.Evaluate):
-            self.evaluated.append(order.model_file)
-            return orders.Evaluated(sums={"correct": 8.0}, samples=10, loss=0.5)
-        if isinstance(order, orders.Export):
-            Path(order.out).write_bytes(b"exported")
-        return obeyed(order, self.report.progress)
+        if isinstance(command, commands.Evaluate):
+            self.evaluated.append(command.model_file)
+            return commands.Evaluated(sums={"correct": 8.0}, samples=10, loss=0.5)
+        if isinstance(command, commands.Export):
+            Path(command.out).write_bytes(b"exported")
+        return obeyed(command, self.report.progress)
 
 
 def started(config: LaunchConfig, **variables: str) -> "subprocess.Popen[bytes]":

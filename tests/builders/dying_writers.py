@@ -59,7 +59,7 @@ class History(Plain):
         self._shard = batch_shards.a_shard()
         batch_shards.one_iteration([self._shard])
         batch_shards.commit(self.folder, [self._shard], number=1)
-        batch_shards.next_pair(self._shard, order=4)
+        batch_shards.next_pair(self._shard, command=4)
 
     def second(self) -> None:
         batch_shards.commit(self.folder, [self._shard], number=2)

@@ -12,9 +12,9 @@ from builders import control_members, stand_in_coordinator
 from builders.placements import a_placement
 from builders.transports import an_address
 from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol.commands import Command, NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
-from disttrain.coordinator.protocol.orders import NumberedOrder, Order, Result
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -32,7 +32,7 @@ REPLICAS = 2
 
 
 class LoneShard:
-    """Started on entry, killed on exit. Orders may be given by any thread."""
+    """Started on entry, killed on exit. Commands may be given by any thread."""
 
     def __init__(
         self, job: DistTrainJob, folder: Path, kind: TransportKind, elements: Mapping[Vector, int]
@@ -43,7 +43,7 @@ class LoneShard:
         self._placement = a_placement(elements, kept=kept)
         self._transport = self._opened(Role.COORDINATOR)
         self._listener = self._transport.listen(an_address(kind, folder, "coordinator"))
-        self._orders: dict[int, Order] = {}
+        self._commands: dict[int, Command] = {}
         self._results: queue.Queue[Result] = queue.Queue()
         self._joined = threading.Event()
         self._ended = threading.Event()
@@ -74,9 +74,9 @@ class LoneShard:
         self._thread.join()
         self._listener.close()
 
-    def order(self, order: Order, timeout: float = 120.0) -> Result:
-        """Give an order and wait for its result."""
-        self._orders = {len(self._orders) + time.time_ns(): order}
+    def command(self, command: Command, timeout: float = 120.0) -> Result:
+        """Give a command and wait for its result."""
+        self._commands = {len(self._commands) + time.time_ns(): command}
         return self._results.get(timeout=timeout)
 
     def client_config(self, index: int) -> ClientConfig:
@@ -127,11 +127,13 @@ class LoneShard:
                 self._joined.set()
                 return self._welcome()
             case messages.Heartbeat():
-                orders = [NumberedOrder(id=i, order=order) for i, order in self._orders.items()]
-                return HeartbeatReply(orders=tuple(orders), live_replicas=REPLICAS)
-            case messages.OrderDone():
+                commands = [
+                    NumberedCommand(id=i, order=command) for i, command in self._commands.items()
+                ]
+                return HeartbeatReply(orders=tuple(commands), live_replicas=REPLICAS)
+            case messages.CommandDone():
                 with suppress(KeyError):
-                    self._orders.pop(request.order)
+                    self._commands.pop(request.order)
                     self._results.put(request.result)
         return messages.Acknowledged()
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from builders.control_members import a_join, obeyed
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import (
+from disttrain.coordinator.decisions.transaction import (
     BeginCheckpoint,
     CommitCheckpoint,
     CoordinatorSide,
     Places,
-    Turn,
+    Transaction,
 )
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
@@ -63,10 +63,10 @@ class Machine:
         return self.state.phase
 
     def request(self, request: messages.Request) -> messages.Reply:
-        turn = self.coordinator.request(request, self.now)
-        self._carry_out(turn)
-        assert turn.reply is not None
-        return turn.reply
+        transaction = self.coordinator.request(request, self.now)
+        self._carry_out(transaction)
+        assert transaction.reply is not None
+        return transaction.reply
 
     def tick(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -129,7 +129,7 @@ class Machine:
             self.obey()
 
     def obey(self) -> None:
-        """Answers orders until there are none."""
+        """Answers commands until there are none."""
         for _ in range(50):
             waiting = [
                 issued for issued in self.state.orders.values() if issued.member not in self.muted
@@ -138,19 +138,19 @@ class Machine:
                 return
             for issued in waiting:
                 result = self._result(issued.order, issued.member)
-                done = messages.OrderDone(member=issued.member, order=issued.id, result=result)
+                done = messages.CommandDone(member=issued.member, order=issued.id, result=result)
                 self.request(done)
 
-    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
-        if isinstance(order, orders.Checkpoint):
-            return orders.ShardWritten(file="f", bytes=1, hash="0", version=1)
-        if isinstance(order, orders.Evaluate):
-            self.evaluated.append(order.model_file)
-            return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
-        return obeyed(order, self.positions.get(member, Progress()))
+    def _result(self, command: commands.Command, member: MemberId) -> commands.Result:
+        if isinstance(command, commands.Checkpoint):
+            return commands.ShardWritten(file="f", bytes=1, hash="0", version=1)
+        if isinstance(command, commands.Evaluate):
+            self.evaluated.append(command.model_file)
+            return commands.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
+        return obeyed(command, self.positions.get(member, Progress()))
 
-    def _carry_out(self, turn: Turn) -> None:
-        for effect in turn.effects:
+    def _carry_out(self, transaction: Transaction) -> None:
+        for effect in transaction.effects:
             if isinstance(effect, BeginCheckpoint):
                 self.ledgers[effect.number] = effect.ledger
             elif isinstance(effect, CommitCheckpoint):

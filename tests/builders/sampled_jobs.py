@@ -115,19 +115,19 @@ class BatchJob:
     """The parameters at the end."""
 
     def run(self, is_over: Callable[[RunState], bool] = lambda _: False) -> RunState:
-        """Until the method ends, or `is_over` before an order."""
+        """Until the method ends, or `is_over` before a command."""
         self.run_state = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
         first = np.full(self.problem.dimensions, self.start)
         parts = list(_parts(first, self.cuts or _equal(len(first), self.shards)))
         chance = random.Random(self.seed)
         while self.run_state.stage is not Stage.DONE and not is_over(self.run_state):
-            order = self.run_state.order
+            command = self.run_state.order
             numbered = list(enumerate(parts))
             for index, (_, shard) in (
                 numbered if self.in_turn else chance.sample(numbered, self.shards)
             ):
-                self.driver.answered(self.run_state, index, shard.carry_out(order))
-            if order.iteration == len(self.points):
+                self.driver.answered(self.run_state, index, shard.carry_out(command))
+            if command.iteration == len(self.points):
                 self.points.append(_whole(parts, PARAMETERS))
             if self.run_state.stage is Stage.COMPUTING:
                 self.evaluated.append(tuple(self.run_state.evaluation.places))

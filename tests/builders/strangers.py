@@ -24,7 +24,7 @@ def hears_nothing(uid: str, credentials: Credentials | None, address: str, liste
         channel = stranger.connect(address, listener)
         # Its connection is closed before or after the message could leave.
         with suppress(TransportTimeout):
-            channel.send(*a_message(Verb.CONTROL_ORDER, Role.REPLICA, b"{}"))
+            channel.send(*a_message(Verb.CONTROL_COMMAND, Role.REPLICA, b"{}"))
         heard = channel.receive(1.0)
         channel.close()
     return heard is None

@@ -111,7 +111,7 @@ def test_replies_and_unasked_messages_arrive_in_order(pair: Pair) -> None:
     request = must_be_asked(pair.listener)
 
     assert pair.listener.reply(request, a_header(Verb.CONTROL_REPLY), b"answer")
-    assert pair.listener.reply(request.peer, a_header(Verb.CONTROL_ORDER), b"order")
+    assert pair.listener.reply(request.peer, a_header(Verb.CONTROL_COMMAND), b"order")
 
     assert [bytes(must_receive(pair.channel).payload) for _ in range(2)] == [b"answer", b"order"]
 

@@ -21,8 +21,8 @@ from cluster import Kubectl, commands, namespaces
 from cluster.errors import CommandFailed
 from cluster.hooks import Hooks
 from disttrain.checkpoint import names
-from disttrain.coordinator.protocol import messages, orders, payloads
-from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol.commands import Checkpoint, NumberedCommand
 from disttrain.job import certificates, pod_layout
 from disttrain.job.credentials import Credentials, parse
 from disttrain.transport.header import Reason, Role, Verb
@@ -33,7 +33,7 @@ RELEASE = "disttrain"
 OWN_ACCOUNT = "bucket"
 STEP_SECONDS = 1.0
 """The job lasts for longer than all tests."""
-ORDERED_NUMBER = 99_999_999
+COMMANDED_NUMBER = 99_999_999
 """Of a checkpoint that nobody else makes."""
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - Where it lies.
 JOBS = "/apis/disttrain.dev/v1alpha1/namespaces/{}/disttrainjobs"
@@ -193,12 +193,12 @@ def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTrai
     assert [question for question in questions if may(*question)] == []
 
 
-def test_strangers_are_not_heard_and_a_replica_orders_nothing(
+def test_strangers_are_not_heard_and_a_replica_commands_nothing(
     training: ClusterTraining, issued: dict[str, Credentials]
 ) -> None:
     volume = str(pod_layout.CHECKPOINTS_FOLDER)
-    checkpoint = orders.Checkpoint(number=ORDERED_NUMBER, folder=volume)
-    ordered = payloads.encode_order(NumberedOrder(id=9_999, order=checkpoint))
+    checkpoint = Checkpoint(number=COMMANDED_NUMBER, folder=volume)
+    ordered = payloads.encode_command(NumberedCommand(id=9_999, order=checkpoint))
     stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
 
     # Heard, because of its certificate, and refused, because of its role.
@@ -207,10 +207,10 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
         door(training, Role.COORDINATOR) as coordinator,
         a_peer(training.uid, issued["replica.json"]) as peer,
     ):
-        as_replica = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
+        as_replica = a_message(Verb.CONTROL_COMMAND, Role.REPLICA, ordered)
         refusal = answer(peer, shard, Role.SHARD, as_replica)
         assert refusal.header.reason == Reason.NOT_ALLOWED
-        disguised = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
+        disguised = a_message(Verb.CONTROL_COMMAND, Role.COORDINATOR, ordered)
         refusal = answer(peer, shard, Role.SHARD, disguised)
         assert b"REPLICA speaks as COORDINATOR" in bytes(refusal.payload)
         request = a_message(Verb.CONTROL_REQUEST, Role.REPLICA, stop)
@@ -228,7 +228,7 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
     before = training.samples()
     training.wait_until(lambda: training.samples() > before, "training goes on")
     files = training.volume.files()
-    assert [file for file in files if is_of_the_order(file, training.folder)] == []
+    assert [file for file in files if is_of_the_command(file, training.folder)] == []
 
 
 @contextmanager
@@ -248,8 +248,8 @@ def door(job: ClusterTraining, listener: Role) -> Iterator[str]:
             process.kill()
 
 
-def is_of_the_order(file: str, job: str) -> bool:
-    """Whether it lies in the folder that the order names, or where the job's own do."""
-    own = (names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER))
+def is_of_the_command(file: str, job: str) -> bool:
+    """Whether it lies in the folder that the command names, or where the job's own do."""
+    own = (names.folder(COMMANDED_NUMBER), names.staging(COMMANDED_NUMBER))
     places = tuple(f"{job}/checkpoints/{name}" for name in own)
     return file == names.part_file(0) or file.startswith(places)

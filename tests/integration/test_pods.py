@@ -13,8 +13,8 @@ from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.scraping import asked
 from builders.strangers import a_message, a_peer, answer
-from disttrain.coordinator.protocol import messages, orders, payloads
-from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.coordinator.protocol import commands, messages, payloads
+from disttrain.coordinator.protocol.commands import NumberedCommand
 from disttrain.job import certificates
 from disttrain.launch.process_one import STOPPED
 from disttrain.transport.errors import TransportTimeout
@@ -261,16 +261,16 @@ def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
         job.start(*ALL)
         status = job.wait_until(begun)
         shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
-        ordered = payloads.encode_order(
-            NumberedOrder(id=9_999, order=orders.Checkpoint(number=99, folder=str(tmp_path)))
+        ordered = payloads.encode_command(
+            NumberedCommand(id=9_999, order=commands.Checkpoint(number=99, folder=str(tmp_path)))
         )
         stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
         coordinator = job.coordinator_address
         with a_peer(UID, issued["replica"]) as peer:
-            order = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
-            assert answer(peer, shard, Role.SHARD, order).header.reason == Reason.NOT_ALLOWED
-            order = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
-            refusal = answer(peer, shard, Role.SHARD, order)
+            command = a_message(Verb.CONTROL_COMMAND, Role.REPLICA, ordered)
+            assert answer(peer, shard, Role.SHARD, command).header.reason == Reason.NOT_ALLOWED
+            command = a_message(Verb.CONTROL_COMMAND, Role.COORDINATOR, ordered)
+            refusal = answer(peer, shard, Role.SHARD, command)
             assert b"REPLICA speaks as COORDINATOR" in bytes(refusal.payload)
             refusal = answer(
                 peer,

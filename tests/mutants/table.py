@@ -496,7 +496,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a command to a shard that lacks the placement",
         file=f"{_R}/coordinator/decisions/machine.py",
-        old="if isinstance(order, Configure):",
+        old="if isinstance(command, Configure):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
     ),
@@ -552,7 +552,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a member that joins after the end",
         file=f"{_R}/coordinator/decisions/joining.py",
-        old="    if turn.state.phase.ended:\n        return _refused(messages.RefusalReason.ENDED",
+        old="    if transaction.state.phase.ended:\n"
+        "        return _refused(messages.RefusalReason.ENDED",
         new="    if False:\n        return _refused(messages.RefusalReason.ENDED",
         tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
     ),
@@ -573,13 +574,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint that goes on without who writes it",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if turn.settings.is_holder(member.role, member.index):",
+        old="if transaction.settings.is_holder(member.role, member.index):",
         new="if member.role is Role.SHARD:",
         tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
     ),
     Mutant(
         name="a checkpoint that every replica writes",
-        file=f"{_R}/coordinator/decisions/turn.py",
+        file=f"{_R}/coordinator/decisions/transaction.py",
         old="for index in range(self.settings.holders))",
         new="for index in lives)",
         tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
@@ -867,7 +868,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an end of the job that nobody who waits hears",
         file=f"{_R}/coordinator/protocol/client.py",
-        old="if isinstance(order.order, End):",
+        old="if isinstance(command.order, End):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
@@ -964,22 +965,22 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a shard that reads a checkpoint and hears nothing meanwhile",
-        file=f"{_R}/parameter_server/orders.py",
-        old="self._returns.append((numbered, order, read))",
-        new="read.exception(), self._returns.append((numbered, order, read))",
-        tests=(f"{_UNIT}/parameter_server/test_orders.py",),
+        file=f"{_R}/parameter_server/commands.py",
+        old="self._returns.append((numbered, command, read))",
+        new="read.exception(), self._returns.append((numbered, command, read))",
+        tests=(f"{_UNIT}/parameter_server/test_commands.py",),
     ),
     Mutant(
         name="work for who owes an empty shard its values",
         file=f"{_R}/coordinator/strategies/downpour.py",
-        old="if any(issued.member == member for issued in turn.orders.of_kind(Upload)):",
+        old="if any(issued.member == member for issued in transaction.commands.of_kind(Upload)):",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
     ),
     Mutant(
         name="a checkpoint that hangs for ever",
         file=f"{_R}/coordinator/decisions/running.py",
-        old="if opened is not None and turn.now - opened.began >= most:",
+        old="if opened is not None and transaction.now - opened.began >= most:",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
     ),

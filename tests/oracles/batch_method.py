@@ -1,4 +1,4 @@
-"""A method that is carried out by fused orders; its state can be written and read as JSON."""
+"""A method that is carried out by fused commands; its state can be written and read as JSON."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""L-BFGS one operation at a time: every order is a single operation, every product is asked for.
+"""L-BFGS one operation at a time: every command is a single operation, every product is asked for.
 
 What a textbook says (Nocedal and Wright, Numerical Optimization (2006), algorithms 7.4 and 7.5),
 without any of the tricks of `lbfgs`: the readable reference, and what the other one is tested by.
@@ -27,7 +27,7 @@ from disttrain.sandblaster.operations import (
 
 Ask: TypeAlias = Generator[Request, Answer, float]
 """Asks for one operation or evaluation after the other; returns a number."""
-Order: TypeAlias = Generator[Request, Answer, None]
+Command: TypeAlias = Generator[Request, Answer, None]
 """The same without a number."""
 
 
@@ -53,7 +53,7 @@ class PlainLbfgs:
         except StopIteration:
             return None
 
-    def _minimise(self) -> Order:
+    def _minimise(self) -> Command:
         yield _one(ops.Copy(source=PARAMETERS, target=TRIAL))
         loss = yield from self._evaluate()
         yield _one(ops.Copy(source=ARRIVED, target=GRADIENT))
@@ -76,7 +76,7 @@ class PlainLbfgs:
         self.progress = replace(self.progress, evaluations=self.progress.evaluations + 1)
         return answer.loss
 
-    def _arrive(self, loss: float) -> Order:
+    def _arrive(self, loss: float) -> Command:
         """See what the accepted point is like."""
         answer = yield _one(ops.Extent(vector=GRADIENT))
         former, (self._absolute_sum, largest) = self.progress.loss, answer.scalars
@@ -87,7 +87,7 @@ class PlainLbfgs:
             reason = None
         self.progress = replace(self.progress, end=reason)
 
-    def _form_direction(self) -> Order:
+    def _form_direction(self) -> Command:
         """The two loops."""
         yield _one(ops.Copy(source=GRADIENT, target=DIRECTION))
         yield _one(ops.Scale(vector=DIRECTION, factor=-1.0))
@@ -124,14 +124,14 @@ class PlainLbfgs:
         yield from self._accept(point)
         return point.step
 
-    def _accept(self, point: Point) -> Order:
+    def _accept(self, point: Point) -> Command:
         yield from self._remember(point.step)
         yield _one(ops.Copy(source=ARRIVED, target=GRADIENT))
         yield _one(ops.Copy(source=TRIAL, target=PARAMETERS))
         self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
         yield from self._arrive(point.loss)
 
-    def _remember(self, length: float) -> Order:
+    def _remember(self, length: float) -> Command:
         slot, gone = lbfgs.next_slot(self._pairs, self._history)
         self._pairs = [one for one in self._pairs if not gone.intersection(pair(one))]
         step, change = pair(slot)
@@ -146,7 +146,7 @@ class PlainLbfgs:
         if lbfgs.has_curvature(product, squares):
             self._pairs.append(slot)
 
-    def _damp(self, step: str, change: str, length: float) -> Order:
+    def _damp(self, step: str, change: str, length: float) -> Command:
         product, slope = (yield from _dot(step, change)), (yield from _dot(step, GRADIENT))
         share = lbfgs.share_of_change(product, -length * slope)
         yield _one(ops.Scale(vector=change, factor=share))

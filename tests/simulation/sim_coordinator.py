@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import CommitCheckpoint, Effect
+from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Effect
 from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.job_entries import EvaluationBegun, EvaluationEnded
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.process import server
 from disttrain.coordinator.process.service import Parts, steady_clock
-from disttrain.coordinator.protocol.orders import Evaluate
+from disttrain.coordinator.protocol.commands import Evaluate
 from disttrain.job.names import Role
 from disttrain.transport.header import Role as TransportRole
 from simulation.world import COORDINATOR, TICK_SECONDS, Life, World, as_any, silent

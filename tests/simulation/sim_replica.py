@@ -9,9 +9,9 @@ import safetensors.numpy
 
 from builders import placements
 from disttrain.checkpoint import export
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.transport.header import Role
 from simulation.sim_batch_work import BatchWork
@@ -27,7 +27,7 @@ class SimReplica(Place):
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, index)
         self.work: Work | None = None
-        self._orders: deque[NumberedOrder] = deque()
+        self._commands: deque[NumberedCommand] = deque()
         self.run(self._talk)
 
     def _talk(self) -> None:
@@ -37,15 +37,15 @@ class SimReplica(Place):
         while not self.is_over or waiting or self.asked:
             while self.asked:
                 request, future = self.asked.popleft()
-                if isinstance(request, messages.OrderDone):
+                if isinstance(request, messages.CommandDone):
                     control.report_now(self._report)
                 waiting[control.request(request)] = future
             received = control.poll(self._report, TICK_SECONDS)
-            self._orders.extend(received.orders)
+            self._commands.extend(received.commands)
             for number, reply in received.replies.items():
                 if number in waiting:
                     waiting.pop(number).set_result(reply)
-            if received.orders or received.replies:
+            if received.commands or received.replies:
                 self.bell.ring()
 
     def _join(self) -> messages.Joined:
@@ -74,37 +74,39 @@ class SimReplica(Place):
             work = BatchWork(self, joined, Progress())
         self.work = work
         while not self.is_over:
-            work = self._carry_out_orders(work, joined)
+            work = self._carry_out_commands(work, joined)
             if not work.step():
                 self.wait()
 
-    def _carry_out_orders(self, work: Work, joined: messages.Joined) -> Work:
-        for order in list(self._orders):
-            if isinstance(order.order, orders.Evaluate) and not work.fetched:
+    def _carry_out_commands(self, work: Work, joined: messages.Joined) -> Work:
+        for command in list(self._commands):
+            if isinstance(command.order, commands.Evaluate) and not work.fetched:
                 continue
-            self._orders.remove(order)
-            if isinstance(order.order, orders.LeaveWarmStart) and isinstance(work, DownpourWork):
+            self._commands.remove(command)
+            if isinstance(command.order, commands.LeaveWarmStart) and isinstance(
+                work, DownpourWork
+            ):
                 work.drain()
                 self.work = work = BatchWork(self, joined, work.progress())
-            result = self._carry_out(order.order, work)
-            done = messages.OrderDone(member=self.control.member, order=order.id, result=result)
+            result = self._carry_out(command.order, work)
+            done = messages.CommandDone(member=self.control.member, order=command.id, result=result)
             self.request(done)
         return work
 
-    def _carry_out(self, order: orders.Order, work: Work) -> Result:
-        match order:
-            case orders.Upload():
-                work.upload(order.shards)
-            case orders.Drain():
+    def _carry_out(self, command: commands.Command, work: Work) -> Result:
+        match command:
+            case commands.Upload():
+                work.upload(command.shards)
+            case commands.Drain():
                 work.drain()
-                return orders.Drained(progress=work.progress())
-            case orders.Evaluate():
-                return self._evaluate(order.model_file, work)
-            case orders.Export():
-                export.export_named(order.checkpoint, order.out)
-            case orders.End():
+                return commands.Drained(progress=work.progress())
+            case commands.Evaluate():
+                return self._evaluate(command.model_file, work)
+            case commands.Export():
+                export.export_named(command.checkpoint, command.out)
+            case commands.End():
                 self.end()
-        return orders.Done()
+        return commands.Done()
 
     def _evaluate(self, file: str | None, work: Work) -> Result:
         if file is None:
@@ -113,4 +115,4 @@ class SimReplica(Place):
             values = safetensors.numpy.load_file(file)["parameters"]
         self.world.network.time.wait(self.world.chance.uniform(0.1, 1.0))
         sums = {"accuracy": _TEST_SAMPLES * accuracy(values)}
-        return orders.Evaluated(sums=sums, samples=_TEST_SAMPLES, loss=1.0)
+        return commands.Evaluated(sums=sums, samples=_TEST_SAMPLES, loss=1.0)

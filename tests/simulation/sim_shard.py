@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.stores import Parts
-from disttrain.coordinator.protocol.orders import (
-    NumberedOrder,
-    OrderFailed,
+from disttrain.coordinator.protocol.commands import (
+    CommandFailed,
+    NumberedCommand,
     Perform,
     Performed,
     Result,
@@ -54,26 +54,26 @@ class SimShard(Life):
         self.end()
 
     def _disturb(self, process: ShardProcess) -> None:
-        book = process.book
-        self.shard = book._shard
+        runner = process.runner
+        self.shard = runner._shard
         self.shard.records.every_chunk = True
-        open_parts, carry_out = book._open_parts, book.carry_out
-        as_any(book).carry_out = partial(self._carry_out, carry_out)
-        book._reader = as_any(_SlowReader(self))
-        book.write = self._write
+        open_parts, carry_out = runner._open_parts, runner.carry_out
+        as_any(runner).carry_out = partial(self._carry_out, carry_out)
+        runner._reader = as_any(_SlowReader(self))
+        runner.write = self._write
         process.idle_seconds = TICK_SECONDS
-        book._open_parts = lambda folder: as_any(_SlowParts(open_parts(folder), self.world))
+        runner._open_parts = lambda folder: as_any(_SlowParts(open_parts(folder), self.world))
 
     def _carry_out(
-        self, carry_out: Callable[[NumberedOrder], Result | None], order: NumberedOrder
+        self, carry_out: Callable[[NumberedCommand], Result | None], command: NumberedCommand
     ) -> Result | None:
         """A good coordinator makes no shard fail because something is not staged."""
-        result = carry_out(order)
-        if isinstance(result, OrderFailed) and result.why is WhyFailed.OUT_OF_STEP:
+        result = carry_out(command)
+        if isinstance(result, CommandFailed) and result.why is WhyFailed.OUT_OF_STEP:
             if any(words in result.message for words in _NOT_STAGED):
                 self.world.violations.append(f"shard {self.index}: {result.message}")
-        elif isinstance(order.order, Perform) and isinstance(result, Performed):
-            coordinator = order.order.order.coordinator
+        elif isinstance(command.order, Perform) and isinstance(result, Performed):
+            coordinator = command.order.order.coordinator
             if coordinator < self._heard:
                 self.world.violations.append(f"shard {self.index} obeyed an old coordinator")
             self._heard = max(self._heard, coordinator)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from disttrain.coordinator.decisions import closing, membership, news, running
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases import intervals
 from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, PortionAccount
@@ -85,7 +85,7 @@ def test_an_upload_that_ends_with_the_answer_to_another_is_found(
 
 def test_a_list_that_is_told_only_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "LONGEST", 120.0)
-    monkeypatch.setattr(news, "since", lambda turn, role, _: news._always(turn, role))
+    monkeypatch.setattr(news, "since", lambda transaction, role, _: news._always(transaction, role))
     assert _found(word="did not complete")
 
 
@@ -155,7 +155,7 @@ def test_wrong_accounts_are_found(
 def test_an_end_at_a_target_that_the_model_misses_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(closing, "_go_on", lambda turn: turn.go_to(Phase.COMPLETE))
+    monkeypatch.setattr(closing, "_go_on", lambda transaction: transaction.go_to(Phase.COMPLETE))
     assert _found(word="which its model misses", target=True)
 
 
@@ -169,9 +169,9 @@ def test_an_evaluation_that_dies_with_its_replica_is_found(
 _EVALUATE_IF_DUE = running._evaluate_if_due
 
 
-def _only_new_ones(turn: Turn) -> None:
-    if not turn.state.evaluating:
-        _EVALUATE_IF_DUE(turn)
+def _only_new_ones(transaction: Transaction) -> None:
+    if not transaction.state.evaluating:
+        _EVALUATE_IF_DUE(transaction)
 
 
 def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(

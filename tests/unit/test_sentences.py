@@ -1,7 +1,7 @@
-"""Sentences of README, docs and the examples' READMEs are short.
+"""Sentences of the documents and the examples' READMEs are short.
 
 A word stands between spaces; `code` is one word, whatever is in it. Code blocks, tables and
-headings have no sentences. Generated pages and those that record decisions are left out.
+headings have no sentences. Generated pages are left out.
 """
 
 import re
@@ -11,15 +11,11 @@ from typing import Final
 
 ROOT = Path(__file__).parents[2]
 GENERATED: Final = {"docs/methods/figures.md", "docs/methods/replicas.md"}
-SECURITY: Final = "docs/security.md"
-"""Says who may do what, in the words of standards."""
 DOCUMENTS = [
     path
-    for path in sorted(
-        [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")]
-    )
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[dm]*/*.md")])
     + sorted(ROOT.glob("examples/**/README.md"))
-    if str(path.relative_to(ROOT)) not in {*GENERATED, SECURITY}
+    if str(path.relative_to(ROOT)) not in GENERATED
 ]
 LONG: Final = 25
 MOST: Final = 40

@@ -37,7 +37,7 @@ class Follower:
         self._client = client
         self._relister = relister
         self._on_event = on_event
-        self._last_turns: dict[Query, float] = {}
+        self._last_begun: dict[Query, float] = {}
         """Of each watch, in seconds of the event loop's clock: when it was begun last."""
 
     def is_alive(self, within: timedelta) -> bool:
@@ -45,7 +45,7 @@ class Follower:
 
         One that fails is begun again, so an API server that is away does not count.
         """
-        oldest = min(self._last_turns.values(), default=float("inf"))
+        oldest = min(self._last_begun.values(), default=float("inf"))
         return asyncio.get_running_loop().time() - oldest < within.total_seconds()
 
     async def run(self, versions: Mapping[Query, str]) -> None:
@@ -58,7 +58,7 @@ class Follower:
     async def follow(self, query: Query, version: str) -> None:
         failures = 0
         while True:
-            self._last_turns[query] = asyncio.get_running_loop().time()
+            self._last_begun[query] = asyncio.get_running_loop().time()
             try:
                 version = version or await self._relister.list(query)
                 async for event in self._client.watch(query, version):

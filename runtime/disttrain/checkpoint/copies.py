@@ -1,4 +1,4 @@
-"""Files that a person or an order names, by path or in an object store, as files at hand.
+"""Files that a person or a command names, by path or in an object store, as files at hand.
 
 A copy lasts as long as it is needed.
 """

@@ -138,8 +138,8 @@ def life(incarnation: int) -> str:
 
 
 def version_unit(status: RunStatus | None) -> str:
-    """What the version of a shard counts: a batch method's coordinator gives orders to it."""
-    return "orders" if status is not None and status.is_batch else "updates"
+    """What the version of a shard counts: a batch method's coordinator gives commands to it."""
+    return "commands" if status is not None and status.is_batch else "updates"
 
 
 def _rate(status: RunStatus) -> str:

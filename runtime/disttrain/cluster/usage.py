@@ -30,7 +30,7 @@ NAMED: Final = 3
 """Pods that a note names."""
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
-ORDERS: Final = "disttrain_orders_total"
+COMMANDS: Final = "disttrain_orders_total"
 STALENESS: Final = "disttrain_gradient_staleness_updates"
 NO_METRICS_API: Final = (
     "CPU and memory are not known: the cluster has no metrics API (metrics-server serves it)."
@@ -103,7 +103,7 @@ def measure(jobs: Jobs, job: Object) -> Usage:
     time.sleep(MEASURED_SECONDS if any(before) else 0)
     after, seconds = _scrape(jobs, members), time.monotonic() - began
     used = _resources(jobs, job)
-    counter = ORDERS if "sandblaster" in job["spec"]["strategy"] else UPDATES
+    counter = COMMANDS if "sandblaster" in job["spec"]["strategy"] else UPDATES
     rows = (
         row(pod, (first, second), seconds, (used or {}).get(pod.name, {}), counter)
         for pod, first, second in zip(members, before, after, strict=True)
@@ -113,8 +113,8 @@ def measure(jobs: Jobs, job: Object) -> Usage:
 
 
 def head(counter: str) -> list[str]:
-    """Gradients of a batch method, whose shards count orders, are never stale."""
-    own = ["UPDATES/S", "STALENESS P50/P99"] if counter == UPDATES else ["ORDERS/S"]
+    """Gradients of a batch method, whose shards count commands, are never stale."""
+    own = ["UPDATES/S", "STALENESS P50/P99"] if counter == UPDATES else ["COMMANDS/S"]
     return ["POD", "STATUS", "SAMPLES/S", *own, "CPU", "MEMORY"]
 
 

@@ -6,19 +6,17 @@ who still form their group have to begin anew, as another incarnation.
 
 import base64
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 
-from disttrain.coordinator.errors import CoordinatorError
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.groups.errors import GroupLost
 
-_LOOK_AGAIN_SECONDS = 0.1
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 """A member may be away for long, until a node has room for it."""
 
-Ask = Callable[[messages.Request], "Future[messages.Reply]"]
+Ask = Callable[[messages.Request], messages.Reply]
+"""The coordinator's answer, when it is there. Raises GroupLost, and what ends this process."""
 
 
 class Meeting:
@@ -45,7 +43,7 @@ class Meeting:
         return base64.b64decode(found)
 
     def _meet(self, put: dict[str, str], wanted: tuple[str, ...]) -> dict[str, str]:
-        reply = self._answer(messages.Meet(member=self._member, put=put, wanted=wanted))
+        reply = self._ask(messages.Meet(member=self._member, put=put, wanted=wanted))
         if not isinstance(reply, messages.Met):
             why = reply.message if isinstance(reply, messages.Refused) else reply.kind
             message = f"{self._member.name} cannot meet its group: {why}"
@@ -55,12 +53,3 @@ class Meeting:
             message = "the coordinator was started again while the group formed: it forms anew"
             raise GroupLost(message)
         return reply.values
-
-    def _answer(self, request: messages.Meet) -> messages.Reply:
-        asked = self._ask(request)
-        while not wait([asked], _LOOK_AGAIN_SECONDS).done:
-            self._sleep(0.0)
-        try:
-            return asked.result()
-        except CoordinatorError as error:
-            raise GroupLost(str(error)) from error

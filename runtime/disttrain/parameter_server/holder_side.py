@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.holder.values import Notes, Values
 from disttrain.holder.writing import Cut
 from disttrain.job.spec import Spec
@@ -106,9 +106,9 @@ class BatchFigures:
 
     staged_bytes: int = 0
     """Memory now of gradients that are not committed."""
-    orders: int = 0
+    commands: int = 0
     """Carried out."""
-    order_seconds: float = 0.0
+    command_seconds: float = 0.0
     """Spent on them."""
 
 
@@ -158,9 +158,9 @@ class HolderSide(ABC):
     def drop(self, life: SenderLife) -> None:
         """Forget what is kept of this life of a sender and of earlier ones."""
 
-    def carry_out(self, order: orders.Order) -> orders.Result:
-        """An order that is the strategy's own."""
-        return orders.OrderFailed(message=f"a shard does not know {order.kind}")
+    def carry_out(self, command: commands.Command) -> commands.Result:
+        """A command that is the strategy's own."""
+        return commands.CommandFailed(message=f"a shard does not know {command.kind}")
 
     def unfetchable(self, header: Header) -> Refused | None:
         """Why something is not to be had now; None: it may be."""

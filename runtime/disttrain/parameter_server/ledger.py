@@ -52,17 +52,17 @@ class Kind(IntEnum):
     """Always the last record: this life was told to end, and all of its `version` updates are on
     disk."""
     COMMITTED = 12
-    """Order `version` of a batch method added up the gradients of evaluation `sequence`: `lease` is
-    the attempt that counts for the group `lease_offset`; all groups together have `samples`.
-    `incarnation` is that of the coordinator that ordered it."""
+    """Command `version` of a batch method added up the gradients of evaluation `sequence`: `lease`
+    is the attempt that counts for the group `lease_offset`; all groups together have `samples`.
+    `incarnation` is that of the coordinator that gave it."""
     RETURNED = 13
-    """All shards went back to checkpoint `sequence`, whose last order is `version`."""
+    """All shards went back to checkpoint `sequence`, whose last command is `version`."""
     PUSHES_FOLDED = 14
     """With `audit: summary`: PUSHED of the numbers `first` to `sequence` of one sender, none left
     out; the first at `read_version` (ns). The last one's fields, but all `samples` together."""
     COMMITS_FOLDED = 15
     """With `audit: summary`: COMMITTED of the `chunks` evaluations `first` to `sequence` that one
-    coordinator ordered; the first at `read_version` (ns). `lease` is the CRC-32 of who counts."""
+    coordinator commanded; the first at `read_version` (ns). `lease` is the CRC-32 of who counts."""
 
 
 class Record(NamedTuple):

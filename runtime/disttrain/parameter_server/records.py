@@ -114,24 +114,24 @@ class Records:
             record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
             self._append(record._replace(live_replicas=live_replicas))
 
-    def committed(self, evaluation: int, order: Program) -> None:
-        """One attempt for each group of an evaluation counts, if the order commits any."""
-        groups = places(order.runs, len(order.commits))
-        for group, attempt in zip(groups, order.commits, strict=True) if order.commits else ():
+    def committed(self, evaluation: int, command: Program) -> None:
+        """One attempt for each group of an evaluation counts, if the command commits any."""
+        groups = places(command.runs, len(command.commits))
+        for group, attempt in zip(groups, command.commits, strict=True) if command.commits else ():
             self._append(
                 Record(
                     kind=Kind.COMMITTED,
-                    incarnation=order.coordinator,
+                    incarnation=command.coordinator,
                     sequence=evaluation,
-                    version=order.number,
-                    samples=order.samples,
+                    version=command.number,
+                    samples=command.samples,
                     lease=attempt,
                     lease_offset=group,
                 )
             )
 
-    def returned(self, checkpoint: int, order: int) -> None:
-        self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=order))
+    def returned(self, checkpoint: int, command: int) -> None:
+        self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=command))
 
     def stopped(self, version: int) -> None:
         """This life ends as it was told to, and its next one begins where it was."""

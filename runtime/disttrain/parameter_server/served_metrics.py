@@ -60,6 +60,6 @@ def of(served: ServedMetrics) -> Metrics:
             "Gradients of a batch method that no order has committed yet.",
             batch.staged_bytes,
         ),
-        counter("orders", "Orders of a batch method carried out on vectors.", batch.orders),
-        counter("order_seconds", "Time spent on orders of a batch method.", batch.order_seconds),
+        counter("orders", "Orders of a batch method carried out on vectors.", batch.commands),
+        counter("order_seconds", "Time spent on orders of a batch method.", batch.command_seconds),
     )

@@ -1,4 +1,4 @@
-"""A shard's process: joins the coordinator, restores, serves replicas and carries out orders."""
+"""A shard's process: joins the coordinator, restores, serves replicas and carries out commands."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ import torch
 
 from disttrain.checkpoint import stores
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.control import CHANCE, Chance, ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.job import defaults
 from disttrain.job.spec import Audit
@@ -23,11 +23,11 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger, recovery, reporting, strategies
+from disttrain.parameter_server.commands import CommandRunner
 from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
 from disttrain.parameter_server.final_snapshot import GracefulShutdown
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
-from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records, present_environment, write_environment
 from disttrain.parameter_server.recovery import Losses, log_lost, record_start
 from disttrain.parameter_server.reporting import Reporter
@@ -76,7 +76,7 @@ class ShardProcess:
     listener: Listener
     control: ControlConnection
     serving: Serving
-    book: OrderBook
+    runner: CommandRunner
     reporter: Reporter
     metrics: ServedMetrics
     shutdown: GracefulShutdown | None = None
@@ -95,12 +95,12 @@ class ShardProcess:
     def run(self, patience_seconds: float) -> int:
         """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced.
 
-        Over HTTP it counts as hanging after so long without a turn, as it does for the coordinator.
+        Over HTTP it hangs if an iteration takes so long, as it does for the coordinator.
         """
         health = self.metrics.health
         health.begin(patience_seconds)
-        while not (self.book.is_ended or self._may_stop()):
-            health.turn()
+        while not (self.runner.is_ended or self._may_stop()):
+            health.iterated()
             if not self._serve():
                 self._wait()
             self._listen_to_coordinator()
@@ -115,7 +115,7 @@ class ShardProcess:
     def _may_stop(self) -> bool:
         if self.shutdown is None or not self._stopping:
             return self._stopping
-        return self.shutdown.is_due(self.transport.now()) and not self.book.is_writing
+        return self.shutdown.is_due(self.transport.now()) and not self.runner.is_writing
 
     def _serve(self) -> bool:
         began = time.perf_counter()
@@ -129,7 +129,7 @@ class ShardProcess:
     def _wait(self) -> None:
         """Return when somebody wants something; what the coordinator wants is heard at once."""
         channel = self.control.channel
-        seconds = _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
+        seconds = _CONTROL_SECONDS if self.runner.is_writing else self.idle_seconds
         if channel in self.transport.wait([self.listener, channel], seconds):
             self._next_control = 0.0
 
@@ -138,15 +138,15 @@ class ShardProcess:
         if now < self._next_control:
             return
         self._next_control = now + _CONTROL_SECONDS
-        self.reporter.doing = "checkpointing" if self.book.is_writing else "serving"
+        self.reporter.doing = "checkpointing" if self.runner.is_writing else "serving"
         received = self.control.poll(self._report)
         self._unanswered.difference_update(received.replies)
         for number in self._fenced.keys() & received.replies.keys():
             # The answer is in the coordinator's journal.
-            self.book.coverage.end(self._fenced.pop(number))
+            self.runner.coverage.end(self._fenced.pop(number))
         self._follow_replicas()
-        done = [(one, self.book.carry_out(one)) for one in received.orders]
-        if finished := self.book.finished():
+        done = [(one, self.runner.carry_out(one)) for one in received.commands]
+        if finished := self.runner.finished():
             done.append(finished)
         self._answer([(one, result) for one, result in done if result is not None])
 
@@ -160,7 +160,7 @@ class ShardProcess:
         served, shard = self.metrics, self.reporter.shard
         served.report = self.reporter.report()
         served.incarnation = self.control.member.incarnation
-        served.at_risk = served.report.version - self.book.checkpointed
+        served.at_risk = served.report.version - self.runner.checkpointed
         served.pushed_bytes = self.serving.pushed_bytes
         served.fetched_bytes = self.serving.fetched_bytes
         served.batch = shard.stage.figures
@@ -169,17 +169,17 @@ class ShardProcess:
         served.update()
         return served.report
 
-    def _answer(self, done: list[tuple[NumberedOrder, Result]]) -> None:
+    def _answer(self, done: list[tuple[NumberedCommand, Result]]) -> None:
         if not done:
             return
         numbers = self.control.answer(done, self._report)
         self._unanswered.update(numbers)
-        for number, (order, _) in zip(numbers, done, strict=True):
-            if isinstance(order.order, orders.Fence):
-                self._fenced[number] = SenderLife(order.order.index, order.order.incarnation)
+        for number, (command, _) in zip(numbers, done, strict=True):
+            if isinstance(command.order, commands.Fence):
+                self._fenced[number] = SenderLife(command.order.index, command.order.incarnation)
 
     def _leave(self) -> None:
-        saved = self.shutdown is not None and self.shutdown.save(self.book.checkpoint)
+        saved = self.shutdown is not None and self.shutdown.save(self.runner.checkpoint)
         leave = Leave(member=self.control.member, reason="SIGTERM", saved=saved)
         self._unanswered.add(self.control.request(leave))
 
@@ -224,17 +224,17 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
     reload = partial(recovery.reload, config)
-    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
-    book.checkpoint = restored.checkpoint if restored is not None else 0
+    runner = CommandRunner(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
+    runner.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
-    book.coverage = Coverage(kept, _over(joined, restored, losses))
-    book.foldable = NotesAtCuts(kept)
+    runner.coverage = Coverage(kept, _over(joined, restored, losses))
+    runner.foldable = NotesAtCuts(kept)
     return ShardProcess(
         transport=transport,
         listener=listener,
         control=control,
         serving=serving,
-        book=book,
+        runner=runner,
         reporter=Reporter(shard, transport.now),
         metrics=metrics,
         shutdown=shutdown,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values, is_finite, tensor_of
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
@@ -70,7 +70,7 @@ class Shard:
         made = [number for number, name in enumerate(names) if name == restored.update_rule]
         self._restore(restored, made[-1] if made else len(names) - 1, None)
 
-    def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> orders.Result:
+    def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> commands.Result:
         """Go back to a checkpoint, in the last stage from now on.
 
         `read` gives this shard's part of it, or raises CheckpointError or WrongSnapshot.
@@ -80,13 +80,13 @@ class Shard:
         except (CheckpointError, WrongSnapshot) as error:
             LOG.error("cannot return to a checkpoint", number=checkpoint, error=error)
             is_damaged = isinstance(error, Corrupt | NoCheckpoint)
-            why = orders.WhyFailed.DAMAGED if is_damaged else orders.WhyFailed.OTHER
-            return orders.OrderFailed(message=str(error)[:1000], why=why)
+            why = commands.WhyFailed.DAMAGED if is_damaged else commands.WhyFailed.OTHER
+            return commands.CommandFailed(message=str(error)[:1000], why=why)
         # What was given out in this life stays given out: versions never go back.
         version = self.state.count
         self._restore(restored, len(self._stages) - 1, checkpoint)
         self.state.count = version + 1
-        return orders.Done()
+        return commands.Done()
 
     def _restore(self, restored: RestoredShard, stage: int, returned_to: int | None) -> None:
         state = self.state

@@ -14,7 +14,7 @@ from disttrain.parameter_server.client import FetchResult, Push, PushClient
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger, RecordContradicted
 from disttrain.replay.recording import Recording
-from disttrain.replay.wires import CancellationByTurns, Wires, compute_with
+from disttrain.replay.wires import VirtualTimeCancellation, Wires, compute_with
 from disttrain.replica import accrual, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
@@ -77,7 +77,7 @@ class ReplayedReplica:
         connection = Connection(
             model,
             self._wires.sides(self.ledger.life),
-            CancellationByTurns(self._wires.time),
+            VirtualTimeCancellation(self._wires.time),
             self.ledger,
             pushes=partial(_Pushes, self),
             fetches=_Fetches,

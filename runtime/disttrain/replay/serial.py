@@ -13,7 +13,7 @@ from disttrain.parameter_server.ledger import RECORD
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, CancellationByTurns, Wires, compute_with
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, VirtualTimeCancellation, Wires, compute_with
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.pace import NeverWaits
@@ -52,7 +52,7 @@ class SerialTraining:
         shard.shard.admit(_LIFE)
         wires.time.start(partial(self._serve, shard, wires))
 
-        connection = Connection(model, wires.sides(_LIFE), CancellationByTurns(wires.time))
+        connection = Connection(model, wires.sides(_LIFE), VirtualTimeCancellation(wires.time))
         never = {"push_every": sys.maxsize, "fetch_every": sys.maxsize}
         manifest = spec.strategy.only_downpour.model_copy(
             update={**never, "local_learning_rate": 0.0}

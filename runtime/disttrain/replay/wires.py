@@ -70,7 +70,7 @@ class Wires:
         return self.time.now - self._progressed_at
 
 
-class CancellationByTurns(Cancellation):
+class VirtualTimeCancellation(Cancellation):
     """Its threads take turns by virtual time, and so do waits for its queues."""
 
     def __init__(self, time: VirtualTime) -> None:

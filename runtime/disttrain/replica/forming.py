@@ -1,7 +1,11 @@
 """How a process of a replica comes into step with the others of its group."""
 
 from collections.abc import Callable
+from concurrent.futures import wait
+from functools import partial
 
+from disttrain.coordinator.errors import CoordinatorError
+from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.errors import DistTrainError
 from disttrain.groups.errors import GroupLost
@@ -11,6 +15,8 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import Membership
+
+_LOOK_AGAIN_SECONDS = 0.1
 
 
 class GroupNotFormed(DistTrainError):
@@ -31,7 +37,7 @@ def formed(
     # A replica of one process has no use for torch.distributed.
     from disttrain.groups import gloo  # noqa: PLC0415
 
-    meeting = Meeting(membership.coordinator.request, member, membership.cancellation.sleep)
+    meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
     return gloo.form(meeting, config.partition, config.partitions, config.group_address, check)
 
 
@@ -43,3 +49,13 @@ def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leade
         code = membership.told_to_end()
         why = str(error) or "told to end"
         raise GroupNotFormed(why, ExitCode.RESTART if code is None else code) from error
+
+
+def _answer(membership: Membership, request: messages.Request) -> messages.Reply:
+    asked = membership.coordinator.request(request)
+    while not wait([asked], _LOOK_AGAIN_SECONDS).done:
+        membership.cancellation.check()
+    try:
+        return asked.result()
+    except CoordinatorError as error:
+        raise GroupLost(str(error)) from error

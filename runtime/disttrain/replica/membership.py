@@ -9,9 +9,9 @@ from torch import nn
 from disttrain.coordinator.errors import NotJoined
 from disttrain.coordinator.protocol import leave_notices
 from disttrain.coordinator.protocol.client import CoordinatorClient
+from disttrain.coordinator.protocol.commands import Done, End
 from disttrain.coordinator.protocol.fields import MemberId, Progress
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave
-from disttrain.coordinator.protocol.orders import Done, End
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.job.spec import Audit
@@ -139,8 +139,8 @@ class Membership:
         What else it has told is over with this process.
         """
         code = None
-        while not self.coordinator.orders.empty():
-            numbered = self.coordinator.orders.get()
+        while not self.coordinator.commands.empty():
+            numbered = self.coordinator.commands.get()
             if isinstance(numbered.order, End):
                 self.coordinator.answer(numbered, Done())
                 code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART

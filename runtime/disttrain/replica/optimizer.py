@@ -18,18 +18,18 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.protocol.fields import START
-from disttrain.coordinator.protocol.messages import Join, Leave
-from disttrain.coordinator.protocol.orders import (
+from disttrain.coordinator.protocol.commands import (
+    Command,
+    CommandFailed,
     Done,
     Drain,
     Drained,
     End,
-    Order,
-    OrderFailed,
     Result,
     Upload,
 )
+from disttrain.coordinator.protocol.fields import START
+from disttrain.coordinator.protocol.messages import Join, Leave
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
@@ -125,7 +125,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         # What backward adds before the next `zero_grad` must not reach a gradient on its way.
         self._gradient = None
         model.detach_gradients()
-        self._carry_out_orders()
+        self._carry_out_commands()
         return loss
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         super().__init__(self._connection.model.trainable, {})
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count)
         self._joined = True
-        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
+        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_command))
 
     def _join(self, model: nn.Module) -> Join:
         return Join(
@@ -186,31 +186,31 @@ class DownpourOptimizer(torch.optim.Optimizer):
             return ReplicaReport()
         return self._downpour.report(self._lost)
 
-    def _wait_for_order(self) -> None:
-        self._carry_out_orders()
+    def _wait_for_command(self) -> None:
+        self._carry_out_commands()
         time.sleep(_LOOK_AGAIN_SECONDS)
 
-    def _carry_out_orders(self) -> None:
-        orders = self._membership.coordinator.orders
-        while not orders.empty():
-            numbered = orders.get()
+    def _carry_out_commands(self) -> None:
+        commands = self._membership.coordinator.commands
+        while not commands.empty():
+            numbered = commands.get()
             self._membership.coordinator.answer(numbered, self._carry_out(numbered.order))
         if self._ended:
             message = f"the job is over: {self._ended}"
             raise JobEnded(message)
 
-    def _carry_out(self, order: Order) -> Result:
-        match order:
+    def _carry_out(self, command: Command) -> Result:
+        match command:
             case Upload():
-                self._connection.upload(order.shards)
+                self._connection.upload(command.shards)
             case Drain():
                 self._downpour.flush()
                 self._ended = "it takes no more gradients"
                 return Drained(progress=self._downpour.progress(self._lost))
             case End():
-                self._ended = order.reason
+                self._ended = command.reason
             case _:
-                return OrderFailed(message=f"'{order.kind}': this replica is a loop of its own")
+                return CommandFailed(message=f"'{command.kind}': this replica is a loop of its own")
         return Done()
 
 

@@ -1,4 +1,4 @@
-"""One life of a replica: take over the shards' values, train, carry out orders, end."""
+"""One life of a replica: take over the shards' values, train, carry out commands, end."""
 
 import threading
 import time
@@ -10,9 +10,10 @@ from torch import nn
 
 from disttrain.checkpoint import copies, export
 from disttrain.coordinator.errors import MemberFenced
-from disttrain.coordinator.protocol.messages import Joined
-from disttrain.coordinator.protocol.orders import (
+from disttrain.coordinator.protocol.commands import (
     Checkpoint,
+    Command,
+    CommandFailed,
     Done,
     Drain,
     Drained,
@@ -21,12 +22,11 @@ from disttrain.coordinator.protocol.orders import (
     Evaluated,
     Export,
     LeaveWarmStart,
-    NumberedOrder,
-    Order,
-    OrderFailed,
+    NumberedCommand,
     Result,
     Upload,
 )
+from disttrain.coordinator.protocol.messages import Joined
 from disttrain.errors import DistTrainError
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
@@ -45,8 +45,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 
-class Orders:
-    """Carries out one order at a time; belongs to the compute thread."""
+class Commands:
+    """Carries out one command at a time; belongs to the compute thread."""
 
     def __init__(
         self, prepared: Prepared, training: Stages, upload: Callable[[tuple[int, ...]], None]
@@ -57,50 +57,50 @@ class Orders:
         self._training = training
         self._upload = upload
 
-    def carry_out(self, order: Order) -> Result:
-        """The answer to the order. What goes wrong is told to the coordinator.
+    def carry_out(self, command: Command) -> Result:
+        """The answer to the command. What goes wrong is told to the coordinator.
 
         Raises TaskError for a mistake of the task in training, which ends the replica.
         """
         try:
-            return self._carry_out(order)
+            return self._carry_out(command)
         except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
-            if isinstance(error, TaskError) and not isinstance(order, Evaluate):
+            if isinstance(error, TaskError) and not isinstance(command, Evaluate):
                 raise
-            LOG.exception("order failed", order=order.kind)
-            return OrderFailed(message=str(error)[:32_000])
+            LOG.exception("command failed", command=command.kind)
+            return CommandFailed(message=str(error)[:32_000])
 
-    def _carry_out(self, order: Order) -> Result:
-        match order:
+    def _carry_out(self, command: Command) -> Result:
+        match command:
             case Upload():
-                self._upload(order.shards)
+                self._upload(command.shards)
             case Checkpoint():
-                return self._training.now.write_part(order)
+                return self._training.now.write_part(command)
             case Evaluate():
-                return self._evaluate(order)
+                return self._evaluate(command)
             case Export():
-                export.export_named(order.checkpoint, order.out)
+                export.export_named(command.checkpoint, command.out)
             case Drain():
                 self._training.now.drain()
                 return Drained(progress=self._training.progress())
             case LeaveWarmStart():
                 self._training.next_stage()
             case End():
-                LOG.info("told to end", reason=order.reason)
+                LOG.info("told to end", reason=command.reason)
             case _:
-                return OrderFailed(message=f"'{order.kind}' is no order for a replica")
+                return CommandFailed(message=f"'{command.kind}' is no command for a replica")
         return Done()
 
-    def _evaluate(self, order: Evaluate) -> Evaluated:
+    def _evaluate(self, command: Evaluate) -> Evaluated:
         began = time.perf_counter()
         versions: tuple[int, ...] = ()
-        if order.model_file is None:
+        if command.model_file is None:
             versions = tuple(count for _, count in self._training.now.fetch_now())
             model = self._model
         else:
-            with copies.file_at(order.model_file) as file:
+            with copies.file_at(command.model_file) as file:
                 model = self._load(file)
-        sums = self._sums(model, Split(order.split), order.batch_size)
+        sums = self._sums(model, Split(command.split), command.batch_size)
         return Evaluated(
             sums=sums.measures,
             samples=sums.samples,
@@ -130,7 +130,7 @@ class Orders:
         )
 
 
-_ORDER_SECONDS = 0.01
+_COMMAND_SECONDS = 0.01
 _WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
 
 
@@ -155,8 +155,8 @@ class Replica:
         self._exit_code: ExitCode | None = None
         self._leaving = False
         self._has_begun = False
-        self._postponed: list[NumberedOrder] = []
-        self._orders = Orders(prepared, training, membership.upload)
+        self._postponed: list[NumberedCommand] = []
+        self._commands = Commands(prepared, training, membership.upload)
 
     def leave(self, patience_seconds: float) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers.
@@ -200,7 +200,7 @@ class Replica:
 
     def _train(self) -> None:
         try:
-            self._training.begin(self._wait_for_order)
+            self._training.begin(self._wait_for_command)
         except _Ended:
             return
         self._has_begun = True
@@ -208,20 +208,20 @@ class Replica:
         self._training.train_until(self._ends)
 
     def _ends(self) -> bool:
-        self._carry_out_orders()
+        self._carry_out_commands()
         return self._leaving or self._exit_code is not None
 
-    def _wait_for_order(self) -> None:
+    def _wait_for_command(self) -> None:
         if self._ends():
             raise _Ended
-        time.sleep(_ORDER_SECONDS)
+        time.sleep(_COMMAND_SECONDS)
 
-    def _carry_out_orders(self) -> None:
-        for numbered in self._orders_now():
+    def _carry_out_commands(self) -> None:
+        for numbered in self._commands_now():
             self._carry_out(numbered)
 
-    def _carry_out(self, numbered: NumberedOrder) -> None:
-        self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
+    def _carry_out(self, numbered: NumberedCommand) -> None:
+        self._coordinator.answer(numbered, self._commands.carry_out(numbered.order))
         if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
             self._training.now.evaluated()
         if isinstance(numbered.order, End):
@@ -229,18 +229,18 @@ class Replica:
 
     def _look_for_end(self) -> None:
         """Carry out an End that came while this thread waited; what else came is over with it."""
-        while not self._coordinator.orders.empty():
-            numbered = self._coordinator.orders.get()
+        while not self._coordinator.commands.empty():
+            numbered = self._coordinator.commands.get()
             if isinstance(numbered.order, End):
                 self._carry_out(numbered)
 
-    def _orders_now(self) -> Iterator[NumberedOrder]:
+    def _commands_now(self) -> Iterator[NumberedCommand]:
         """What is to be carried out now; what needs the first values has to wait for them."""
         if self._has_begun:
             yield from self._postponed
             self._postponed.clear()
-        while not self._coordinator.orders.empty():
-            numbered = self._coordinator.orders.get()
+        while not self._coordinator.commands.empty():
+            numbered = self._coordinator.commands.get()
             if self._has_begun or not isinstance(numbered.order, _WANT_VALUES):
                 yield numbered
             else:

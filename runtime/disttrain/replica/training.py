@@ -9,9 +9,9 @@ from typing import ClassVar, NamedTuple
 from torch import nn
 
 from disttrain.coordinator.protocol import reports
+from disttrain.coordinator.protocol.commands import Checkpoint, CommandFailed, Result
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
-from disttrain.coordinator.protocol.orders import Checkpoint, OrderFailed, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.spec import Spec
 from disttrain.job.strategy_kind import StrategyKind
@@ -99,9 +99,11 @@ class Training(ABC):
     def drain(self) -> None:
         """Begin nothing more; return when the holders have what was computed. Raises Cancelled."""
 
-    def write_part(self, order: Checkpoint) -> Result:
+    def write_part(self, command: Checkpoint) -> Result:
         """Write a part of a checkpoint, of a replica that holds some of the job's state."""
-        return OrderFailed(message=f"a replica holds nothing that checkpoint {order.number} wants")
+        return CommandFailed(
+            message=f"a replica holds nothing that checkpoint {command.number} wants"
+        )
 
     def fetch_now(self) -> Versions:
         """Give the model the shards' present values; their versions. Raises Cancelled."""

@@ -2,7 +2,7 @@
 
 An evaluation costs one round trip for the trial point and one for the products of the gradient
 that arrived: accepting the last point, forming the next direction and its first trial point are
-one order.
+one command.
 """
 
 import math

@@ -21,14 +21,14 @@ class Request:
     """What is to be done before the method can go on."""
 
     prepare: tuple[Operation, ...] = ()
-    """One order to all shards."""
+    """One command to all shards."""
     settles: int = 0
     """So many of these operations, the first ones, make the point accepted last the parameters;
     without answers of their own. 0: it is there already."""
     evaluates: bool = False
     """Then the loss over the batch at the trial point is wanted, and its gradient as `arrived`."""
     measure: tuple[Operation, ...] = ()
-    """Then, with the gradient in place, this order."""
+    """Then, with the gradient in place, this command."""
     batch: int = 0
     """Which one, if batches are smaller than the data."""
     part: Part = Part.WHOLE

@@ -1,6 +1,6 @@
 """What all iteration schemes have in common: state, the form of transitions, line searches.
 
-A scheme is pure: answers in, requests out. It says which evaluations and orders there are.
+A scheme is pure: answers in, requests out. It says which evaluations and commands there are.
 """
 
 from dataclasses import dataclass, field, replace

@@ -98,15 +98,15 @@ class Health:
         """Whether the process does its work."""
         self._clock = clock
         self._limit_seconds: float | None = None
-        self._turned = 0.0
+        self._iterated = 0.0
 
     def begin(self, limit_seconds: float) -> None:
-        """The main loop begins; a turn of it that takes longer than this hangs."""
-        self._turned = self._clock()
+        """The main loop begins; an iteration that takes longer than this hangs."""
+        self._iterated = self._clock()
         self._limit_seconds = limit_seconds
 
-    def turn(self) -> None:
-        self._turned = self._clock()
+    def iterated(self) -> None:
+        self._iterated = self._clock()
 
     def end(self) -> None:
         """The main loop is over: what follows may take as long as it does."""
@@ -116,7 +116,7 @@ class Health:
     def is_alive(self) -> bool:
         """Whether the main loop goes on; before it begins and after its end there is no telling."""
         limit = self._limit_seconds
-        return limit is None or self._clock() - self._turned <= limit
+        return limit is None or self._clock() - self._iterated <= limit
 
 
 class Served(Collector):

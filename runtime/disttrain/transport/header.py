@@ -23,8 +23,8 @@ class Verb(IntEnum):
     CONTROL_REQUEST = 2
     """JSON payload to the coordinator; `sequence` pairs it with its answer."""
     CONTROL_REPLY = 3
-    CONTROL_ORDER = 5
-    """JSON payload from the coordinator to a member, unasked; `sequence` is the order's number."""
+    CONTROL_COMMAND = 5
+    """JSON payload from the coordinator to a member, unasked; `sequence` is its number."""
 
     HELLO = 16
     """A sender introduces itself to a shard; `sequence` is its first unacknowledged push, `first`

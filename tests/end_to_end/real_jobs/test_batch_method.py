@@ -77,10 +77,10 @@ def see_it_train(job: ClusterTraining) -> None:
 
 
 def shows_rates(top: Answer) -> bool:
-    """Whether shards carry out orders, and replicas compute samples."""
+    """Whether shards carry out commands, and replicas compute samples."""
     assert top.code == 0, top.err
     head = top.rows["POD"]
-    assert head[:4] == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S"], top.out
+    assert head[:4] == ["POD", "STATUS", "SAMPLES/S", "COMMANDS/S"], top.out
     rates = [row[2:] for name, row in top.rows.items() if "-shard-" in name or "-replica-" in name]
     return len(rates) == 4 and all(rate and float(rate[0].replace(",", "")) > 0 for rate in rates)
 

@@ -73,7 +73,7 @@ class Moment:
 
     stage: Stage
     answers: int = 0
-    """Shards that have carried out the order."""
+    """Shards that have carried out the command."""
     groups: int = 0
     """Groups with a result."""
 

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from disttrain.coordinator.decisions import running, steering
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
 from disttrain.coordinator.journal.job_entries import Restarted
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.orders import NumberedOrder, Perform
-from disttrain.coordinator.protocol.orders import Result as ShardResult
+from disttrain.coordinator.protocol.commands import NumberedCommand, Perform
+from disttrain.coordinator.protocol.commands import Result as ShardResult
 from disttrain.parameter_server.holder_side import Answers
 from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster.batch import groups
@@ -29,7 +29,7 @@ from simulation.sim_shard import SimShard
 from simulation.world import Life, as_any
 
 SEEDS = range(40)
-Book = Callable[[NumberedOrder], ShardResult | None]
+Runner = Callable[[NumberedCommand], ShardResult | None]
 
 
 @pytest.fixture(autouse=True)
@@ -76,17 +76,17 @@ def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatc
 def test_accepting_an_old_coordinator_is_found(
     monkeypatch: pytest.MonkeyPatch, *, trusts: bool
 ) -> None:
-    old: dict[SimShard, tuple[int, NumberedOrder]] = {}
+    old: dict[SimShard, tuple[int, NumberedCommand]] = {}
     carry_out = SimShard._carry_out
 
-    def twice(shard: SimShard, to_book: Book, numbered: NumberedOrder) -> ShardResult | None:
-        result = carry_out(shard, to_book, numbered)
+    def twice(shard: SimShard, to_runner: Runner, numbered: NumberedCommand) -> ShardResult | None:
+        result = carry_out(shard, to_runner, numbered)
         if isinstance(numbered.order, Perform):
             coordinator = numbered.order.order.coordinator
             before, late = old.get(shard, (coordinator, numbered))
             if before < coordinator:
                 # What an earlier life has ordered last comes again.
-                carry_out(shard, to_book, late)
+                carry_out(shard, to_runner, late)
             old[shard] = coordinator, numbered
         return result
 
@@ -103,29 +103,29 @@ def test_accepting_an_old_coordinator_is_found(
 
 
 def _is_under_way(state: State) -> bool:
-    """An order that some shard has carried out, and that the next life gives again."""
+    """A command that some shard has carried out, and that the next life gives again."""
     return state.batch is not None and 0 < len(state.batch.course.answers) < 2
 
 
-def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
-    state = turn.state
-    if state.fencings or state.checkpoint is not None or not turn.holders_ready():
+def _end_without_drain(transaction: Transaction, following: CoordinatorSide) -> None:
+    state = transaction.state
+    if state.fencings or state.checkpoint is not None or not transaction.holders_ready():
         return
     if state.warm_start.cut is None:
-        turn.record(WarmStartDrained(checkpoint=state.next_checkpoint))
+        transaction.record(WarmStartDrained(checkpoint=state.next_checkpoint))
     if (state.last_checkpoint or 0) >= (state.warm_start.cut or 0):
-        turn.stage += 1
-        following.begin(turn, state.last_checkpoint)
+        transaction.stage += 1
+        following.begin(transaction, state.last_checkpoint)
     else:
-        running.begin_checkpoint(turn)
+        running.begin_checkpoint(transaction)
 
 
-def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
-    if turn.state.last_checkpoint is None:
-        _END(turn, following)
-    elif turn.holders_ready() and turn.state.checkpoint is None:
-        turn.stage += 1
-        following.begin(turn, turn.state.last_checkpoint)
+def _end_at_an_older_checkpoint(transaction: Transaction, following: CoordinatorSide) -> None:
+    if transaction.state.last_checkpoint is None:
+        _END(transaction, following)
+    elif transaction.holders_ready() and transaction.state.checkpoint is None:
+        transaction.stage += 1
+        following.begin(transaction, transaction.state.last_checkpoint)
 
 
 _END = steering._end
@@ -162,7 +162,7 @@ def _has_begun(state: State) -> bool:
     ],
 )
 def test_a_switch_before_all_is_saved_is_found(
-    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Turn], None], word: str
+    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Transaction], None], word: str
 ) -> None:
     monkeypatch.setattr(steering, "_end", mutant)
     # Long enough to lose its leases, too short to be taken for dead.

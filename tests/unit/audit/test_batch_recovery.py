@@ -31,7 +31,7 @@ def _shard_records(seconds: Sequence[int]) -> Records:
 
 
 def ordered_by(shard: tuple[Life, ...], *coordinators: int) -> tuple[Life, ...]:
-    """The same life of a shard, whose orders came from these lives of the coordinator."""
+    """The same life of a shard, whose commands came from these lives of the coordinator."""
     shard[0].records["incarnation"] = coordinators
     return shard
 

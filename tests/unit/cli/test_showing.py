@@ -149,13 +149,15 @@ def test_an_event_is_one_line_that_steers_nothing(
 BATCH_METHOD = {"iteration": 3, "evaluations": 5, "gradientNorm": 0.02}
 
 
-def test_a_batch_method_has_an_objective_orders_and_an_upper_bound_of_time(tmp_path: Path) -> None:
+def test_a_batch_method_has_an_objective_commands_and_an_upper_bound_of_time(
+    tmp_path: Path,
+) -> None:
     run = a_run(tmp_path, sandblaster=BATCH_METHOD)
     console = Console(force_terminal=True, width=160, record=True, color_system=None)
     with LiveDisplay(lambda: run_status.read(run.status), console) as display:
         display.tick([Process("shard-0", State.RUNNING)])
     shown = console.export_text()
-    for text in ("objective 0.25", "at most 1 min 15 s left", "1,234 orders"):
+    for text in ("objective 0.25", "at most 1 min 15 s left", "1,234 commands"):
         assert text in shown
     assert "loss" not in shown
 

@@ -210,14 +210,21 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
     assert len(usage.head(usage.UPDATES)) == len(found)
 
 
-def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
+def test_shards_of_a_batch_method_are_shown_by_their_commands() -> None:
     pod = pods.read(a_pod("digits-shard-0", "shard"))
     before = usage.parse_metrics("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
     after = usage.parse_metrics("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
 
-    found = usage.row(pod, (before, after), 2, {}, usage.ORDERS)
+    found = usage.row(pod, (before, after), 2, {}, usage.COMMANDS)
 
-    assert usage.head(usage.ORDERS) == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S", "CPU", "MEMORY"]
+    assert usage.head(usage.COMMANDS) == [
+        "POD",
+        "STATUS",
+        "SAMPLES/S",
+        "COMMANDS/S",
+        "CPU",
+        "MEMORY",
+    ]
     assert found == ["digits-shard-0", "Running", "", "1.5", "", ""]
 
 

@@ -20,11 +20,11 @@ from disttrain.sandblaster import operations as ops
 
 
 def a_shard_with_history() -> Shard:
-    """It has s0, s1 and s2, after order 5."""
+    """It has s0, s1 and s2, after command 5."""
     shard = a_shard()
     batch_shards.one_iteration([shard])
-    for order in (4, 5):
-        batch_shards.next_pair(shard, order)
+    for command in (4, 5):
+        batch_shards.next_pair(shard, command)
     return shard
 
 

@@ -37,7 +37,7 @@ def test_an_operator_whose_workers_take_no_turn_is_not_alive(
         assert not operator.is_alive()
         turns["lately"] = True
         assert operator.is_alive()
-        operator._follower._last_turns[Query(kind=Kind.Pod)] = -1000.0
+        operator._follower._last_begun[Query(kind=Kind.Pod)] = -1000.0
         assert not operator.is_alive(), "a watch hangs"
 
     asyncio.run(scenario())

@@ -25,8 +25,8 @@ from builders.batch_shards import (
 from builders.checkpoints import parts_at
 from disttrain.checkpoint import export, names, part_file
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.coordinator.protocol import orders
-from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
+from disttrain.coordinator.protocol import commands
+from disttrain.coordinator.protocol.commands import CommandFailed, WhyFailed
 from disttrain.holder import writing
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.deliveries import SenderLife
@@ -134,7 +134,7 @@ def test_nothing_is_staged_before_the_values_are_there() -> None:
     shard = a_shard()
     shard.state.is_initialised = False
     assert reasons(handle(shard, stage_headers(shard, 1)[0])) == [Reason.NOT_READY]
-    assert isinstance(perform(shard, 1, *FIRST_POINT), OrderFailed)
+    assert isinstance(perform(shard, 1, *FIRST_POINT), CommandFailed)
 
 
 def test_a_gradient_that_is_not_finite_is_kept_for_the_line_search() -> None:
@@ -160,7 +160,7 @@ def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> N
     assert reasons(handle(shard, third._replace(sender=1))) == [Reason.BUSY], "it may still win"
 
     news = Decided(coordinator=1, evaluation=1, winners={0: 1})
-    assert shard.stage.carry_out(orders.Decide(news=news)) == orders.Done()
+    assert shard.stage.carry_out(commands.Decide(news=news)) == commands.Done()
     assert shard.stage.figures.staged_bytes == 4 * ELEMENTS, "the sum"
 
 
@@ -176,20 +176,20 @@ def test_the_point_of_another_evaluation_is_not_given_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "order",
+    "command",
     [
         {"number": 3},
         {"number": 1, "commits": (1,)},
         {"number": 1, "operations": (ops.Scale(vector="nothing", factor=1.0),)},
     ],
 )
-def test_an_order_out_of_step_says_so(order: dict[str, object]) -> None:
+def test_a_command_out_of_step_says_so(command: dict[str, object]) -> None:
     shard = a_shard()
     made = Program(
-        **({"coordinator": 1, "number": 1, "iteration": 0, "evaluation": 0} | order)  # type: ignore[arg-type]
+        **({"coordinator": 1, "number": 1, "iteration": 0, "evaluation": 0} | command)  # type: ignore[arg-type]
     )
-    failed = shard.stage.carry_out(orders.Perform(order=made))
-    assert isinstance(failed, OrderFailed)
+    failed = shard.stage.carry_out(commands.Perform(order=made))
+    assert isinstance(failed, CommandFailed)
     assert failed.why is WhyFailed.OUT_OF_STEP
     assert shard.state.count == 0
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_brings_every_vector_back_to_its_place(
     assert list(batch_shards.vectors(again)) == list(batch_shards.vectors(shard))
     assert again.state.count == shard.state.count
     for one in (shard, again):
-        assert isinstance(perform(one, 5, *ACCEPT), OrderFailed)
+        assert isinstance(perform(one, 5, *ACCEPT), CommandFailed)
         performed(perform(one, 4, *ACCEPT))
     assert batch_shards.vectors(again) == batch_shards.vectors(shard)
 
@@ -241,7 +241,7 @@ def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
     assert stage(shard, attempt=9, value=1.0, evaluation=2)
     performed(perform(shard, 4, *ACCEPT))
 
-    assert shard.return_to(1, lambda: batch_shards.read(checkpoint)) == orders.Done()
+    assert shard.return_to(1, lambda: batch_shards.read(checkpoint)) == commands.Done()
 
     assert batch_shards.vectors(shard) == then
     assert shard.state.count == version + 2, "versions never go back"
@@ -258,13 +258,13 @@ def test_a_checkpoint_that_is_damaged_changes_nothing(tmp_path: Path) -> None:
     batch_shards.one_iteration([shard])
     before = batch_shards.vectors(shard)
     failed = shard.return_to(7, damaged)
-    assert isinstance(failed, OrderFailed)
+    assert isinstance(failed, CommandFailed)
     assert "checkpoint 7" in failed.message
     assert failed.why is WhyFailed.DAMAGED
     assert batch_shards.vectors(shard) == before
 
 
-def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> None:
+def test_what_is_written_is_of_one_moment_while_commands_go_on(tmp_path: Path) -> None:
     shard = a_shard()
     batch_shards.one_iteration([shard])
     assert shard.state.values is not None
@@ -302,13 +302,13 @@ def test_a_model_in_double_precision_is_exported_in_its_own_type(tmp_path: Path)
     assert found.tobytes() == wanted.tobytes()
 
 
-def test_what_orders_take_is_counted_once() -> None:
+def test_what_commands_take_is_counted_once() -> None:
     shard = a_shard()
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
     assert stage(shard, attempt=1, value=1.0)
-    assert shard.stage.figures.orders == 1
-    assert shard.stage.figures.order_seconds > 0
+    assert shard.stage.figures.commands == 1
+    assert shard.stage.figures.command_seconds > 0
     assert shard.stage.figures.staged_bytes == 4 * ELEMENTS
 
 

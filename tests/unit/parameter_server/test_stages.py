@@ -14,7 +14,7 @@ from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.storage import FolderStorage
-from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol import commands
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
 from disttrain.parameter_server import final_snapshot, restoring, strategies
@@ -78,7 +78,7 @@ class Story:
         cut = writing.cut(1, self.shard.state.values, self.shard.state.notes())
         self.checkpoint = checkpoints.commit_cuts(self.folder, [cut], "adagrad")
 
-    def returns(self) -> orders.Result:
+    def returns(self) -> commands.Result:
         return self.shard.return_to(1, self.reload)
 
     def headers(self, verb: Verb) -> list[Header]:
@@ -100,14 +100,14 @@ class Story:
 
 
 @TYPES
-def test_it_applies_pushes_and_then_carries_out_orders(tmp_path: Path, trainable: Vector) -> None:
+def test_it_applies_pushes_and_then_carries_out_commands(tmp_path: Path, trainable: Vector) -> None:
     story = Story(tmp_path, trainable)
     assert set(story.push()) == {Verb.PUSHED}
     reached = story.parameters()
     assert reached == pytest.approx([-(0.5**0.5)] * ELEMENTS)
     story.save()
 
-    assert isinstance(story.returns(), orders.Done)
+    assert isinstance(story.returns(), commands.Done)
 
     assert story.parameters() == reached
     assert set(story.push()) == {Reason.NOT_ALLOWED}
@@ -166,7 +166,7 @@ def test_a_return_that_fails_leaves_it_where_it_is(tmp_path: Path) -> None:
     def damaged() -> RestoredShard:
         raise Corrupt(tmp_path, "checkpoint 1")
 
-    assert isinstance(story.shard.return_to(1, damaged), orders.OrderFailed)
+    assert isinstance(story.shard.return_to(1, damaged), commands.CommandFailed)
 
     assert story.parameters() == reached
     assert story.shard.stage.keeps_updates
@@ -186,7 +186,7 @@ def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     assert story.shard.stage.keeps_updates
     assert set(story.push()) == {Verb.PUSHED}
 
-    assert isinstance(story.returns(), orders.Done)
+    assert isinstance(story.returns(), commands.Done)
     assert not story.shard.stage.keeps_updates
 
 

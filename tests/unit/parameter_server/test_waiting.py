@@ -18,14 +18,14 @@ class Coordinator:
     channel: Any = object()
     latest = SimpleNamespace(replicas=None)
 
-    def __init__(self, book: SimpleNamespace) -> None:
+    def __init__(self, runner: SimpleNamespace) -> None:
         self.looks = 0
-        self._book = book
+        self._runner = runner
 
     def poll(self, report: object, wait: float = 0.0) -> Received:
         del report, wait
         self.looks += 1
-        self._book.is_ended = self.looks == LOOKS
+        self._runner.is_ended = self.looks == LOOKS
         return Received()
 
 
@@ -50,28 +50,28 @@ class CountingHealth(Health):
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[float | None] = []
-        self.turns = 0
+        self.iterations = 0
 
     def begin(self, limit_seconds: float) -> None:
         self.limits.append(limit_seconds)
 
-    def turn(self) -> None:
-        self.turns += 1
+    def iterated(self) -> None:
+        self.iterations += 1
 
     def end(self) -> None:
         self.limits.append(None)
 
 
-def test_what_the_coordinator_says_is_heard_at_once_and_each_turn_shows_over_http() -> None:
+def test_what_the_coordinator_says_is_heard_at_once_and_each_iteration_shows_over_http() -> None:
     health = CountingHealth()
-    book = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
-    control, transport = Coordinator(book), Transport()
+    runner = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
+    control, transport = Coordinator(runner), Transport()
     process = ShardProcess(
         transport=cast(Any, transport),
         listener=cast(Any, object()),
         control=cast(Any, control),
         serving=cast(Any, SimpleNamespace(serve_waiting=lambda: 0)),
-        book=cast(Any, book),
+        runner=cast(Any, runner),
         reporter=cast(Any, SimpleNamespace(doing="")),
         metrics=cast(Any, SimpleNamespace(health=health)),
     )
@@ -80,4 +80,4 @@ def test_what_the_coordinator_says_is_heard_at_once_and_each_turn_shows_over_htt
 
     assert (control.looks, transport.waits) == (LOOKS, LOOKS)
     assert health.limits == [60.0, None]
-    assert health.turns == LOOKS
+    assert health.iterations == LOOKS

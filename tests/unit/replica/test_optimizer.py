@@ -1,4 +1,4 @@
-"""What the optimizer of a plain loop leaves behind when it cannot begin."""
+"""What the optimizer of a joined loop leaves behind when it cannot begin."""
 
 import logging
 import os

@@ -8,18 +8,18 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from disttrain.coordinator.protocol.fields import MemberId, Progress
-from disttrain.coordinator.protocol.messages import Joined
-from disttrain.coordinator.protocol.orders import (
+from disttrain.coordinator.protocol.commands import (
     Checkpoint,
+    Command,
+    CommandFailed,
     Drain,
     End,
-    NumberedOrder,
-    Order,
-    OrderFailed,
+    NumberedCommand,
     Result,
     ShardWritten,
 )
+from disttrain.coordinator.protocol.fields import MemberId, Progress
+from disttrain.coordinator.protocol.messages import Joined
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.replica import Replica
@@ -30,20 +30,20 @@ JOINED = Joined(member=MEMBER, seed=1)
 
 
 class Coordinator:
-    """Its orders come at once; `told` is what it hears."""
+    """Its commands come at once; `told` is what it hears."""
 
-    def __init__(self, *orders: NumberedOrder) -> None:
-        self.orders: queue.Queue[NumberedOrder] = queue.Queue()
-        self.coming = orders
+    def __init__(self, *commands: NumberedCommand) -> None:
+        self.commands: queue.Queue[NumberedCommand] = queue.Queue()
+        self.coming = commands
         self.told: list[object] = []
         self.answers: list[object] = []
 
     def arrive(self) -> None:
-        for order in self.coming:
-            self.orders.put(order)
+        for command in self.coming:
+            self.commands.put(command)
 
-    def answer(self, order: NumberedOrder, result: object) -> None:
-        self.told.append(order.order)
+    def answer(self, command: NumberedCommand, result: object) -> None:
+        self.told.append(command.order)
         self.answers.append(result)
 
 
@@ -80,8 +80,8 @@ def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
     return made.run()
 
 
-def order(number: int, what: Order) -> NumberedOrder:
-    return NumberedOrder(id=number, order=what)
+def command(number: int, what: Command) -> NumberedCommand:
+    return NumberedCommand(id=number, order=what)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def order(number: int, what: Order) -> NumberedOrder:
 )
 def test_the_end_of_the_job_is_heard_in_the_midst_of_a_step(number: int, code: ExitCode) -> None:
     end = End(reason="Diverged")
-    coordinator = Coordinator(order(3, Drain()), order(number, end))
+    coordinator = Coordinator(command(3, Drain()), command(number, end))
     assert ended_with(coordinator) is code
     assert coordinator.told == [end], "what came before it waits for shards, too"
 
@@ -118,15 +118,17 @@ class HoldsTheState:
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         assert not ends()
-        self._coordinator.orders.put(order(2, End(reason="Epochs")))
+        self._coordinator.commands.put(command(2, End(reason="Epochs")))
         assert ends()
 
-    def write_part(self, order: Checkpoint) -> Result:
-        return WRITTEN if self._has_begun else OrderFailed(message=f"no values for {order.folder}")
+    def write_part(self, command: Checkpoint) -> Result:
+        return (
+            WRITTEN if self._has_begun else CommandFailed(message=f"no values for {command.folder}")
+        )
 
 
 def test_a_replica_that_holds_the_state_writes_it_once_it_has_values() -> None:
-    coordinator = Coordinator(order(1, Checkpoint(number=3, folder="f")))
+    coordinator = Coordinator(command(1, Checkpoint(number=3, folder="f")))
 
     assert ended_with(coordinator, HoldsTheState(coordinator)) is ExitCode.COMPLETE
 

@@ -57,12 +57,12 @@ def test_the_same_run_twice_gives_the_same_bits(problem: Problem) -> None:
     assert first.tobytes() == second.tobytes()
 
 
-def test_an_evaluation_costs_two_orders() -> None:
+def test_an_evaluation_costs_two_commands() -> None:
     method, engine = fused(replace(RULES, exact_every=1000)), shards_of(rosenbrock(), 2)
 
     iterates(method, engine, 40)
 
-    assert engine.orders == 2 * len(engine.evaluations)
+    assert engine.commands == 2 * len(engine.evaluations)
 
 
 @pytest.mark.parametrize("history", [1, 3, 10])
@@ -99,7 +99,7 @@ def test_the_products_are_computed_from_the_vectors_now_and_then() -> None:
     iterates(fused(replace(RULES, exact_every=5)), often, 31)
     iterates(fused(replace(RULES, exact_every=1000)), seldom, 31)
 
-    assert often.orders == seldom.orders + 6
+    assert often.commands == seldom.commands + 6
 
 
 def test_products_that_may_have_cancelled_are_computed_from_the_vectors() -> None:
@@ -108,7 +108,7 @@ def test_products_that_may_have_cancelled_are_computed_from_the_vectors() -> Non
 
     iterates(fused(replace(RULES, exact_every=1000), careful), engine, 20)
 
-    assert engine.orders == 2 * len(engine.evaluations) + 19
+    assert engine.commands == 2 * len(engine.evaluations) + 19
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())

@@ -51,7 +51,7 @@ def test_every_method_finds_the_minimum(name: str, search: WolfeRules | ArmijoRu
 
     assert method.progress.end is End.GRADIENT
     assert np.allclose(engine.vector(PARAMETERS), np.linspace(-1.0, 1.0, 30), atol=1e-7)
-    assert engine.orders <= 2 * method.progress.evaluations + 1 + method.progress.iteration
+    assert engine.commands <= 2 * method.progress.evaluations + 1 + method.progress.iteration
 
 
 def test_conjugate_gradients_need_fewer_evaluations_than_gradient_descent() -> None:

@@ -1,4 +1,4 @@
-"""Orders on a shard's part of the vectors do what numpy does on whole ones."""
+"""Commands on a shard's part of the vectors do what numpy does on whole ones."""
 
 import math
 import os
@@ -59,18 +59,18 @@ def test_scalars_come_in_the_order_of_the_operations() -> None:
     vectors = some_vectors()
     a, b = vectors["a"], vectors["b"]
 
-    order: list[Operation] = [
+    command: list[Operation] = [
         ops.Extent(vector="a"),
         ops.Dots(vector="a", others=("a", "b")),
         ops.Gram(vectors=("a", "b")),
     ]
-    answer = vectors.perform(order)
+    answer = vectors.perform(command)
 
     wanted = [np.abs(a).sum(), np.abs(a).max(), a @ a, a @ b, a @ a, a @ b, b @ b]
     assert answer == pytest.approx(wanted, rel=1e-12)
 
 
-def test_an_order_sees_what_it_has_written_and_exchanged() -> None:
+def test_a_command_sees_what_it_has_written_and_exchanged() -> None:
     vectors = some_vectors()
     a, b = vectors["a"].copy(), vectors["b"].copy()
 
@@ -85,7 +85,7 @@ def test_an_order_sees_what_it_has_written_and_exchanged() -> None:
     assert answer == pytest.approx([(b + 2 * a) @ a], rel=1e-12)
 
 
-def test_an_order_with_an_unknown_vector_changes_nothing() -> None:
+def test_a_command_with_an_unknown_vector_changes_nothing() -> None:
     vectors = some_vectors()
     before = vectors["a"].copy()
 
@@ -126,8 +126,8 @@ def test_products_of_float32_are_as_exact_as_a_block_is(values: str, blocks: int
     products = vectors["a"].astype(np.float64) * vectors["b"].astype(np.float64)
     exact, size = math.fsum(products), math.fsum(np.abs(products))
 
-    order = [ops.Dots(vector="a", others=("b",)), ops.Dots(vector="b", others=("a", "b"))]
-    one, other, _ = vectors.perform(order)
+    command = [ops.Dots(vector="a", others=("b",)), ops.Dots(vector="b", others=("a", "b"))]
+    one, other, _ = vectors.perform(command)
 
     for answer in (one, other):
         assert abs(answer - exact) <= BLOCK_ELEMENTS * 2.0**-24 * size
@@ -137,11 +137,11 @@ def test_products_of_float32_are_as_exact_as_a_block_is(values: str, blocks: int
 def test_not_a_number_is_the_largest_on_any_shard() -> None:
     vectors = some_vectors()
     vectors["a"][LENGTH - 1] = np.nan
-    order = [ops.Extent(vector="a")]
-    here, there = vectors.perform(order), some_vectors(100).perform(order)
+    command = [ops.Extent(vector="a")]
+    here, there = vectors.perform(command), some_vectors(100).perform(command)
 
     for answers in ([here, there], [there, here]):
-        assert np.isnan(ops.merged(order, answers)[1])
+        assert np.isnan(ops.merged(command, answers)[1])
 
 
 def test_an_empty_part_answers_zeros() -> None:
@@ -183,7 +183,7 @@ NAMES = tuple(f"v{number}" for number in range(40))
 
 
 def some_of_everything(kind: type[np.float64 | np.float32] = np.float32) -> tuple[float, ...]:
-    """Answers of an order with every kind of sum; the vectors lie in two matrices."""
+    """Answers of a command with every kind of sum; the vectors lie in two matrices."""
     found, random = Vectors(9 * BLOCK_ELEMENTS + 77, kind), np.random.default_rng(6)
     for name in NAMES:
         found.make(name)[:] = random.standard_normal(found.elements)

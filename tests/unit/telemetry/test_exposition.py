@@ -86,7 +86,7 @@ def shard() -> str:
         served.dropped = Counter(a=number, b=1)
         served.missing = number
         served.batch = BatchFigures(
-            staged_bytes=100 - number, orders=number, order_seconds=number * 0.5
+            staged_bytes=100 - number, commands=number, command_seconds=number * 0.5
         )
         served.pushed_bytes += 100
         served.fetched_bytes += 50

@@ -10,7 +10,7 @@ class Clock:
         return self.now
 
 
-def test_a_loop_whose_turn_takes_too_long_is_not_alive_until_it_goes_on() -> None:
+def test_a_loop_whose_iteration_takes_too_long_is_not_alive_until_it_goes_on() -> None:
     clock = Clock()
     health = Health(clock)
     health.begin(60.0)
@@ -18,7 +18,7 @@ def test_a_loop_whose_turn_takes_too_long_is_not_alive_until_it_goes_on() -> Non
     assert health.is_alive
     clock.now += 1.0
     assert not health.is_alive
-    health.turn()
+    health.iterated()
     assert health.is_alive
 
 

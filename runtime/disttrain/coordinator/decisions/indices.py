@@ -1,11 +1,11 @@
-"""Who takes part and which orders have no answer, found without a search. No I/O."""
+"""Who takes part and which commands have no answer, found without a search. No I/O."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.transport.header import Role
 
@@ -51,10 +51,10 @@ class LiveMembers:
         return self._found
 
 
-class OpenOrders:
-    """The orders without an answer of one state, by member and by kind. Tell it of each new one.
+class OpenCommands:
+    """The commands without an answer of one state, by member and by kind. Tell it of each new one.
 
-    `State.orders` stays the truth: an order that is answered or void leaves that, and is dropped
+    `State.orders` stays the truth: a command that is answered or void leaves that, and is dropped
     here when somebody looks for it.
     """
 
@@ -65,25 +65,25 @@ class OpenOrders:
         for issued in state.orders.values():
             self.add(issued)
 
-    def add(self, issued: IssuedOrder) -> None:
+    def add(self, issued: IssuedCommand) -> None:
         self._by_member[issued.member].append(issued.id)
         self._by_kind[type(issued.order)].append(issued.id)
 
-    def of_member(self, member: MemberId) -> list[IssuedOrder]:
+    def of_member(self, member: MemberId) -> list[IssuedCommand]:
         """Oldest first."""
         return self._open(self._by_member, member)
 
-    def of_kind(self, kind: type[object]) -> list[IssuedOrder]:
+    def of_kind(self, kind: type[object]) -> list[IssuedCommand]:
         """Oldest first."""
         return self._open(self._by_kind, kind)
 
-    def _open(self, index: dict[_Key, list[int]], key: _Key) -> list[IssuedOrder]:
+    def _open(self, index: dict[_Key, list[int]], key: _Key) -> list[IssuedCommand]:
         numbers = index.get(key)
         if numbers is None:
             return []
-        found = [order for n in numbers if (order := self._state.orders.get(n)) is not None]
+        found = [command for n in numbers if (command := self._state.orders.get(n)) is not None]
         if found:
-            index[key] = [order.id for order in found]
+            index[key] = [command.id for command in found]
         else:
             del index[key]
         return found

@@ -2,7 +2,7 @@
 
 from disttrain.checkpoint import model_map
 from disttrain.coordinator.decisions import membership, news
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
@@ -16,76 +16,80 @@ MOST_REPLICAS = 4096
 """Indices that replicas may have, those of loops that bring their own data included."""
 
 
-def join(turn: Turn, request: messages.Join) -> messages.Joined | messages.Refused | None:
+def join(
+    transaction: Transaction, request: messages.Join
+) -> messages.Joined | messages.Refused | None:
     """Names the process and its life; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
     """
     if request.role not in {Role.REPLICA, Role.SHARD}:
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
-    groups = turn.state.groups(request.role)
+    groups = transaction.state.groups(request.role)
     for group in groups.values():
         if (known := group.member_of(request.instance)) is not None:
-            return membership.heard(turn, known) or _joined(turn, known)
-    if request.instance in turn.state.old_instances:
+            return membership.heard(transaction, known) or _joined(transaction, known)
+    if request.instance in transaction.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer life"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
-    if refusal := _refusal(turn, request):
+    if refusal := _refusal(transaction, request):
         return refusal
-    if _brings_own_data(request) and (turn.state.layout is None or turn.state.may_go_on):
+    if _brings_own_data(request) and (
+        transaction.state.layout is None or transaction.state.may_go_on
+    ):
         # What the job's model is, its own replicas say; and while a model is measured whose
         # updates must all be in, nobody may push.
         return None
-    return _take_in(turn, request, groups)
+    return _take_in(transaction, request, groups)
 
 
 def _take_in(
-    turn: Turn, request: messages.Join, groups: dict[int, Group]
+    transaction: Transaction, request: messages.Join, groups: dict[int, Group]
 ) -> messages.Joined | messages.Refused:
     """Into the present incarnation of its group, or as the first member of the next one."""
-    index = _choose_index(turn, request) if request.index is None else request.index
+    index = _choose_index(transaction, request) if request.index is None else request.index
     if index is None:
         return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     found = groups.get(index)
     if found is not None and found.has_room_for(request.partition):
-        return _joined(turn, _admit(turn, request, index, found.incarnation))
+        return _joined(transaction, _admit(transaction, request, index, found.incarnation))
     if found is not None:
-        membership.lose(turn, found, LifeState.DEAD, "a newer life has joined")
-    incarnation = membership.next_incarnation(turn, request.role, index)
-    return _joined(turn, _admit(turn, request, index, incarnation))
+        membership.lose(transaction, found, LifeState.DEAD, "a newer life has joined")
+    incarnation = membership.next_incarnation(transaction, request.role, index)
+    return _joined(transaction, _admit(transaction, request, index, incarnation))
 
 
-def _refusal(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    if turn.state.phase.ended:
-        return _refused(messages.RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
-    count = _places(turn, request)
+def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    if transaction.state.phase.ended:
+        return _refused(messages.RefusalReason.ENDED, f"the job is over: {transaction.state.phase}")
+    count = _places(transaction, request)
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
-    if problem := _wrong_partition(turn, request):
+    if problem := _wrong_partition(transaction, request):
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, problem)
-    if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem):
+    if _brings_own_data(request) and (problem := transaction.stages[-1].own_data_problem):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA and not request.partition:
-        found = _wrong_data(turn, request) or _too_many_portions(turn, request)
-        return found or _wrong_model(turn, request)
+        found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
+        return found or _wrong_model(transaction, request)
     return None
 
 
-def _places(turn: Turn, request: messages.Join) -> int:
+def _places(transaction: Transaction, request: messages.Join) -> int:
     if request.role is Role.SHARD:
-        return turn.settings.shards
+        return transaction.settings.shards
     # Of pods, and of those without an index, there is no fixed number: somebody scales them while
     # the job runs.
     is_named = request.index is not None and not request.place
     is_fixed = is_named and not _brings_own_data(request)
-    return turn.settings.replicas if is_fixed else MOST_REPLICAS
+    return transaction.settings.replicas if is_fixed else MOST_REPLICAS
 
 
-def _wrong_partition(turn: Turn, request: messages.Join) -> str:
+def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
     """Why there cannot be such a member; empty: there can."""
     is_alone = request.role is Role.SHARD or _brings_own_data(request)
-    wanted = 1 if is_alone else turn.settings.partitions
+    wanted = 1 if is_alone else transaction.settings.partitions
     if request.partitions != wanted or request.partition >= wanted:
         kind = request.role.name.lower()
         return f"partition {request.partition} of {request.partitions}: a {kind} has {wanted}"
@@ -103,33 +107,33 @@ def _brings_own_data(request: messages.Join) -> bool:
     return is_first and request.train_samples is None
 
 
-def _wrong_data(turn: Turn, request: messages.Join) -> messages.Refused | None:
+def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
     samples = request.train_samples
     if samples is None:
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
-        return _fatal(turn, messages.FailureReason.EMPTY_DATA, message)
-    for stage in turn.stages[turn.stage :]:
+        return _fatal(transaction, messages.FailureReason.EMPTY_DATA, message)
+    for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
             message = (
                 f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
-            return _fatal(turn, messages.FailureReason.BATCH_TOO_LARGE, message)
-    known = turn.state.data.samples
+            return _fatal(transaction, messages.FailureReason.BATCH_TOO_LARGE, message)
+    known = transaction.state.data.samples
     if known and samples != known:
         message = (
             f"this replica sees {samples} training samples, the job has {known}: give every "
             "process the same data, or begin a new run for other data"
         )
-        return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
+        return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
     return None
 
 
-def _too_many_portions(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    settings, samples = turn.settings, request.train_samples or 0
+def _too_many_portions(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    settings, samples = transaction.settings, request.train_samples or 0
     portion = _portion_size(settings, samples)
     portions = permutation.portion_count(samples, portion)
     if portions <= settings.most_portions:
@@ -139,7 +143,7 @@ def _too_many_portions(turn: Turn, request: messages.Join) -> messages.Refused |
         f"keeps account of at most {settings.most_portions}: take a larger "
         f"{settings.portion_size_field}"
     )
-    return _fatal(turn, messages.FailureReason.WRONG_DATA, message)
+    return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
 
 
 def _portion_size(settings: Settings, samples: int) -> int:
@@ -147,8 +151,8 @@ def _portion_size(settings: Settings, samples: int) -> int:
     return settings.portion_size or default
 
 
-def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
-    ours, theirs = turn.state.layout, request.layout
+def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
+    ours, theirs = transaction.state.layout, request.layout
     if theirs is None:
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
     difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
@@ -160,11 +164,13 @@ def _wrong_model(turn: Turn, request: messages.Join) -> messages.Refused | None:
     )
     if _brings_own_data(request):
         return _refused(messages.RefusalReason.WRONG_MODEL, message)
-    return _fatal(turn, messages.FailureReason.WRONG_MODEL, message)
+    return _fatal(transaction, messages.FailureReason.WRONG_MODEL, message)
 
 
-def _fatal(turn: Turn, reason: messages.FailureReason, message: str) -> messages.Refused:
-    turn.fail(reason, message)
+def _fatal(
+    transaction: Transaction, reason: messages.FailureReason, message: str
+) -> messages.Refused:
+    transaction.fail(reason, message)
     wrong_data = reason is not messages.FailureReason.WRONG_MODEL
     refusal = (
         messages.RefusalReason.WRONG_DATA if wrong_data else messages.RefusalReason.WRONG_MODEL
@@ -172,18 +178,20 @@ def _fatal(turn: Turn, reason: messages.FailureReason, message: str) -> messages
     return _refused(refusal, message)
 
 
-def _choose_index(turn: Turn, request: messages.Join) -> int | None:
-    groups = turn.state.groups(request.role)
+def _choose_index(transaction: Transaction, request: messages.Join) -> int | None:
+    groups = transaction.state.groups(request.role)
     taken = {index for index, group in groups.items() if group.live}
     for index in taken if request.place else ():
         if groups[index].place == request.place:
             return index
     # Indices below are the job's own replicas, whose processes may be about to join.
-    first = turn.settings.replicas if _brings_own_data(request) else 0
-    return next((i for i in range(first, _places(turn, request)) if i not in taken), None)
+    first = transaction.settings.replicas if _brings_own_data(request) else 0
+    return next((i for i in range(first, _places(transaction, request)) if i not in taken), None)
 
 
-def _admit(turn: Turn, request: messages.Join, index: int, incarnation: int) -> MemberId:
+def _admit(
+    transaction: Transaction, request: messages.Join, index: int, incarnation: int
+) -> MemberId:
     member = MemberId(
         role=request.role, index=index, partition=request.partition, incarnation=incarnation
     )
@@ -196,24 +204,24 @@ def _admit(turn: Turn, request: messages.Join, index: int, incarnation: int) -> 
         metrics_address=request.metrics_address or "",
         own_data=_brings_own_data(request),
         place=request.place,
-        now=turn.now,
+        now=transaction.now,
     )
-    turn.record(joined)
-    turn.watch.hear(member, turn.now)
+    transaction.record(joined)
+    transaction.watch.hear(member, transaction.now)
     if request.role is Role.REPLICA:
-        _learn(turn, request)
+        _learn(transaction, request)
         return member
-    membership.answer_fences(turn, index, request.restored)
+    membership.answer_fences(transaction, index, request.restored)
     if request.restored is not None:
-        turn.record(member_entries.ShardRestored(member=member, restored=request.restored))
+        transaction.record(member_entries.ShardRestored(member=member, restored=request.restored))
     return member
 
 
-def _learn(turn: Turn, request: messages.Join) -> None:
-    if turn.state.layout is None and request.layout is not None:
-        turn.record(job_entries.LayoutKnown(layout=request.layout))
-    samples, settings = request.train_samples, turn.settings
-    if samples is None or (turn.state.data.samples and turn.state.test_samples):
+def _learn(transaction: Transaction, request: messages.Join) -> None:
+    if transaction.state.layout is None and request.layout is not None:
+        transaction.record(job_entries.LayoutKnown(layout=request.layout))
+    samples, settings = request.train_samples, transaction.settings
+    if samples is None or (transaction.state.data.samples and transaction.state.test_samples):
         return
     known = job_entries.DataKnown(
         seed=settings.seed,
@@ -221,21 +229,21 @@ def _learn(turn: Turn, request: messages.Join) -> None:
         portion_size=_portion_size(settings, samples),
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
-        warm_start=None if turn.following is None else settings.stop.samples,
+        warm_start=None if transaction.following is None else settings.stop.samples,
     )
-    turn.record(known)
+    transaction.record(known)
 
 
-def _joined(turn: Turn, member: MemberId) -> messages.Joined:
-    state = turn.state
-    known = news.of_members(turn, member.role)
+def _joined(transaction: Transaction, member: MemberId) -> messages.Joined:
+    state = transaction.state
+    known = news.of_members(transaction, member.role)
     return messages.Joined(
         member=member,
-        seed=turn.settings.seed,
+        seed=transaction.settings.seed,
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
-        placement=news.placement(turn),
+        placement=news.placement(transaction),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,
         intervals=known.intervals,

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import answers, joining, membership, news, running, steering
-from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.decisions.meetings import Meetings
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Places, Transaction
 from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import Configure, NumberedCommand
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import Configure, NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.progress import at_work
@@ -28,19 +28,19 @@ MemberRequest: TypeAlias = (
     | messages.Meet
     | messages.RequestWork
     | messages.GroupDone
-    | messages.OrderDone
+    | messages.CommandDone
     | messages.Leave
 )
 """Requests of those who have joined."""
 
 
 class Coordinator:
-    """State, rules and what was heard lately. Each event gives the turn that it led to."""
+    """State, rules and what was heard lately. Each event gives the transaction that it led to."""
 
     def __init__(self, state: State, job: Sequence[CoordinatorSide], places: Places) -> None:
         self.state = state
         self.stages = job
-        self._orders = OpenOrders(state)
+        self._commands = OpenCommands(state)
         self._live = LiveMembers(state)
         self.watch = Watch()
         self._meetings = Meetings()
@@ -57,64 +57,66 @@ class Coordinator:
     def settings(self) -> Settings:
         return self.strategy.settings
 
-    def restarted(self, now: float, committed: int | None) -> Turn:
+    def restarted(self, now: float, committed: int | None) -> Transaction:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
-        turn = self._turn(now)
-        turn.record(job_entries.Restarted())
+        transaction = self._transaction(now)
+        transaction.record(job_entries.Restarted())
         opened = self.state.checkpoint
         if opened is not None:
             if opened.number == committed:
-                turn.record(CheckpointEnded(number=opened.number, committed=True))
+                transaction.record(CheckpointEnded(number=opened.number, committed=True))
             else:
-                turn.abandon_checkpoint(opened.number, "the coordinator restarted")
-        steering.advance(turn)
-        return turn
+                transaction.abandon_checkpoint(opened.number, "the coordinator restarted")
+        steering.advance(transaction)
+        return transaction
 
-    def request(self, request: messages.Request, now: float) -> Turn:
-        turn = self._turn(now)
-        turn.reply = self._reply(turn, request)
-        if turn.decided:
-            steering.advance(turn)
-        is_heard = isinstance(turn.reply, messages.HeartbeatReply)
+    def request(self, request: messages.Request, now: float) -> Transaction:
+        transaction = self._transaction(now)
+        transaction.reply = self._reply(transaction, request)
+        if transaction.decided:
+            steering.advance(transaction)
+        is_heard = isinstance(transaction.reply, messages.HeartbeatReply)
         if is_heard and isinstance(request, messages.Heartbeat):
-            turn.reply = self._heartbeat_reply(turn, request)
-        return turn
+            transaction.reply = self._heartbeat_reply(transaction, request)
+        return transaction
 
-    def request_again(self, request: messages.RequestWork, now: float) -> Turn:
+    def request_again(self, request: messages.RequestWork, now: float) -> Transaction:
         """A request whose reply was kept back. What it says of its sender is known, and old."""
-        turn = self._turn(now)
-        refusal = membership.admission(turn, request.member)
-        turn.reply = refusal or steering.of_member(turn, request.member).give(turn, request)
-        if turn.decided:
-            steering.advance(turn)
-        return turn
+        transaction = self._transaction(now)
+        refusal = membership.admission(transaction, request.member)
+        transaction.reply = refusal or steering.of_member(transaction, request.member).give(
+            transaction, request
+        )
+        if transaction.decided:
+            steering.advance(transaction)
+        return transaction
 
-    def tick(self, now: float) -> Turn:
-        turn = self._turn(now)
+    def tick(self, now: float) -> Transaction:
+        transaction = self._transaction(now)
         if not self.state.phase.ended:
-            membership.check_silence(turn)
-        steering.advance(turn)
+            membership.check_silence(transaction)
+        steering.advance(transaction)
         if self.state.began is not None and self.state.ended is None:
             ended = self.state.totals.all_replicas()
             self.watch.note(self.state.samples, ended, now)
-        return turn
+        return transaction
 
-    def save_now(self, now: float) -> Turn:
+    def save_now(self, now: float) -> Transaction:
         """This process is about to end, and the job goes on later: a checkpoint, if one can be."""
-        turn = self._turn(now)
-        running.save_now(turn)
-        return turn
+        transaction = self._transaction(now)
+        running.save_now(transaction)
+        return transaction
 
-    def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Turn:
-        turn = self._turn(now)
+    def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Transaction:
+        transaction = self._transaction(now)
         opened = self.state.checkpoint
         if opened is not None and opened.number == number:
             if failure:
-                turn.abandon_checkpoint(number, failure)
+                transaction.abandon_checkpoint(number, failure)
             else:
-                turn.record(CheckpointEnded(number=number, committed=True))
-            steering.advance(turn)
-        return turn
+                transaction.record(CheckpointEnded(number=number, committed=True))
+            steering.advance(transaction)
+        return transaction
 
     def announcements(
         self, now: float, members: int
@@ -130,95 +132,101 @@ class Coordinator:
             if epoch != told:
                 self._announced[role] = epoch
                 self._next_announcement = now + members * _PAUSE_SECONDS_PER_MEMBER
-                yield role, news.of_members(self._turn(now), role)
+                yield role, news.of_members(self._transaction(now), role)
 
-    def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
-        return tuple(self.numbered(issued) for issued in self._orders.of_member(member))
+    def commands_for(self, member: MemberId) -> tuple[NumberedCommand, ...]:
+        return tuple(self.numbered(issued) for issued in self._commands.of_member(member))
 
-    def numbered(self, issued: IssuedOrder) -> NumberedOrder:
-        order = issued.order
-        if isinstance(order, Configure):
+    def numbered(self, issued: IssuedCommand) -> NumberedCommand:
+        command = issued.order
+        if isinstance(command, Configure):
             # The journal has the table once, not once for each shard.
-            order = replace(order, placement=self.state.placement)
-        return NumberedOrder(id=issued.id, order=order)
+            command = replace(command, placement=self.state.placement)
+        return NumberedCommand(id=issued.id, order=command)
 
-    def _turn(self, now: float) -> Turn:
-        return Turn(
+    def _transaction(self, now: float) -> Transaction:
+        return Transaction(
             state=self.state,
             stages=self.stages,
             stage=at_work(self.stages, self.state),
             places=self._places,
             watch=self.watch,
-            orders=self._orders,
+            commands=self._commands,
             live=self._live,
             now=now,
         )
 
-    def _reply(self, turn: Turn, request: messages.Request) -> messages.Reply | None:
+    def _reply(self, transaction: Transaction, request: messages.Request) -> messages.Reply | None:
         match request:
             case messages.Join():
-                return joining.join(turn, request)
+                return joining.join(transaction, request)
             case messages.AskPlacement():
-                return messages.Placed(placement=news.placement(turn))
+                return messages.Placed(placement=news.placement(transaction))
             case messages.Status():
-                found = status.status(self.state, self.stages, self.watch, turn.now)
+                found = status.status(self.state, self.stages, self.watch, transaction.now)
                 return messages.StatusReply(status=found)
             case messages.Stop():
-                steering.stop(turn, request)
+                steering.stop(transaction, request)
             case messages.MemberDied():
-                membership.died(turn, request)
+                membership.died(transaction, request)
             case messages.Fail():
-                turn.fail(request.reason, request.message)
+                transaction.fail(request.reason, request.message)
             case _:
-                return self._member_reply(turn, request)
+                return self._member_reply(transaction, request)
         return messages.Acknowledged()
 
-    def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply | None:
+    def _member_reply(
+        self, transaction: Transaction, request: MemberRequest
+    ) -> messages.Reply | None:
         if isinstance(request, messages.Leave):
-            membership.leave(turn, request)
+            membership.leave(transaction, request)
             return messages.Acknowledged()
-        if refusal := membership.heard(turn, request.member):
+        if refusal := membership.heard(transaction, request.member):
             return refusal
         if isinstance(request, messages.RequestWork | messages.GroupDone):
-            return self._work_reply(turn, request)
+            return self._work_reply(transaction, request)
         if isinstance(request, messages.Heartbeat):
-            return self._heard(turn, request)
+            return self._heard(transaction, request)
         if isinstance(request, messages.Meet):
-            return self._meetings.meet(turn, request)
-        answers.order_done(turn, request)
+            return self._meetings.meet(transaction, request)
+        answers.command_done(transaction, request)
         return messages.Acknowledged()
 
     def _work_reply(
-        self, turn: Turn, request: messages.RequestWork | messages.GroupDone
+        self, transaction: Transaction, request: messages.RequestWork | messages.GroupDone
     ) -> messages.Reply | None:
         if request.member.partition:
             message = f"{request.member.name} has no work of its own: the first process of it has"
             return messages.Refused(reason=messages.RefusalReason.NOT_ALLOWED, message=message)
-        found = turn.state.group(request.member)
+        found = transaction.state.group(request.member)
         if found is not None and not found.is_whole:
             return messages.Work(wait=True)
         if isinstance(request, messages.RequestWork):
-            membership.take_progress(turn, request.member, request.progress, 0)
-            return steering.of_member(turn, request.member).give(turn, request)
-        return turn.strategy.take(turn, request)
+            membership.take_progress(transaction, request.member, request.progress, 0)
+            return steering.of_member(transaction, request.member).give(transaction, request)
+        return transaction.strategy.take(transaction, request)
 
-    def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
+    def _heard(self, transaction: Transaction, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None and not request.member.partition:
             report = request.replica
             before = self.watch.replicas.get(request.member)
             # A heartbeat that is sent again may come after a later one.
             if before is None or report.steps >= before.steps:
                 self.watch.replicas[request.member] = report
-            membership.take_progress(turn, request.member, report.progress, report.non_finite)
+            membership.take_progress(
+                transaction, request.member, report.progress, report.non_finite
+            )
         if request.shard is not None:
             self.watch.shards[request.member] = request.shard
-            membership.take_losses(turn, request.member, request.shard.lost)
+            membership.take_losses(transaction, request.member, request.shard.lost)
         return messages.HeartbeatReply()
 
-    def _heartbeat_reply(self, turn: Turn, request: messages.Heartbeat) -> messages.HeartbeatReply:
+    def _heartbeat_reply(
+        self, transaction: Transaction, request: messages.Heartbeat
+    ) -> messages.HeartbeatReply:
         member = request.member
         return replace(
-            news.since(turn, member.role, request.epoch),
-            orders=self.orders_for(member),
-            lost_leases=membership.lost_leases(turn, member),
+            news.since(transaction, member.role, request.epoch),
+            orders=self.commands_for(member),
+            lost_leases=membership.lost_leases(transaction, member),
         )

@@ -6,7 +6,7 @@ use for it.
 
 from dataclasses import dataclass, field
 
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.protocol import messages
 from disttrain.transport.header import Role
 
@@ -26,9 +26,11 @@ class Meetings:
     def __init__(self) -> None:
         self._found: dict[tuple[Role, int], _Meeting] = {}
 
-    def meet(self, turn: Turn, request: messages.Meet) -> messages.Met | messages.Refused:
+    def meet(
+        self, transaction: Transaction, request: messages.Meet
+    ) -> messages.Met | messages.Refused:
         """For a member of a living group."""
-        group = turn.state.group(request.member)
+        group = transaction.state.group(request.member)
         partitions = 1 if group is None else group.partitions
         key = request.member.role, request.member.index
         meeting = self._found.get(key)
@@ -40,4 +42,4 @@ class Meetings:
             return messages.Refused(reason=messages.RefusalReason.NOT_ALLOWED, message=message)
         meeting.values |= request.put
         found = {key: meeting.values[key] for key in request.wanted if key in meeting.values}
-        return messages.Met(coordinator=turn.state.incarnation, values=found)
+        return messages.Met(coordinator=transaction.state.incarnation, values=found)

@@ -1,12 +1,12 @@
 """What members have to know: of each other, who holds what, how often they speak. Decides; no I/O.
 
-One list for all members of a role, not an order for each pair: a shard learns which lives of the
+One list for all members of a role, not a command for each pair: a shard learns which lives of the
 replicas it serves, a replica where the shards listen.
 """
 
 from dataclasses import replace
 
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Intervals, ShardAddress
@@ -25,22 +25,22 @@ def epoch_for(state: State, role: Role) -> int:
     return state.shards_epoch if role is Role.REPLICA else state.replicas_epoch
 
 
-def of_members(turn: Turn, role: Role) -> HeartbeatReply:
-    found = _always(turn, role)
+def of_members(transaction: Transaction, role: Role) -> HeartbeatReply:
+    found = _always(transaction, role)
     if role is Role.SHARD:
-        lives = {replica.index: replica.incarnation for replica in turn.live.replicas()}
+        lives = {replica.index: replica.incarnation for replica in transaction.live.replicas()}
         return replace(found, replicas=lives)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
-        for shard in turn.live.shards()
+        for shard in transaction.live.shards()
     )
     return replace(found, shards=tuple(addresses))
 
 
-def since(turn: Turn, role: Role, epoch: int) -> HeartbeatReply:
+def since(transaction: Transaction, role: Role, epoch: int) -> HeartbeatReply:
     """The same for a member that has heard of this epoch: what it knows is left out."""
-    found = _always(turn, role)
-    return found if found.epoch == epoch else of_members(turn, role)
+    found = _always(transaction, role)
+    return found if found.epoch == epoch else of_members(transaction, role)
 
 
 def intervals(settings: Settings, members: int) -> Intervals:
@@ -54,30 +54,30 @@ def intervals(settings: Settings, members: int) -> Intervals:
     )
 
 
-def _always(turn: Turn, role: Role) -> HeartbeatReply:
-    replicas = len(turn.live.replicas())
+def _always(transaction: Transaction, role: Role) -> HeartbeatReply:
+    replicas = len(transaction.live.replicas())
     return HeartbeatReply(
-        epoch=epoch_for(turn.state, role),
+        epoch=epoch_for(transaction.state, role),
         live_replicas=replicas,
-        phase=turn.state.phase,
-        intervals=intervals(turn.settings, replicas + len(turn.live.shards())),
+        phase=transaction.state.phase,
+        intervals=intervals(transaction.settings, replicas + len(transaction.live.shards())),
     )
 
 
-def placement(turn: Turn) -> Placement | None:
+def placement(transaction: Transaction) -> Placement | None:
     """The present table, made if need be; None before the model is known.
 
     The first one of a run is made here, and the first with another number of holders or with other
     vectors to keep than the run that this one resumes had.
     """
-    state, settings = turn.state, turn.settings
+    state, settings = transaction.state, transaction.settings
     present = state.placement
     if state.layout is None or state.phase.ended:
         return present
     if present is None or not _fits(present, settings.holders, settings.kept):
         epoch = 0 if present is None else present.epoch + 1
         made = place(state.layout, settings.holders, settings.kept, epoch)
-        turn.record(job_entries.Placed(placement=made))
+        transaction.record(job_entries.Placed(placement=made))
     return state.placement
 
 

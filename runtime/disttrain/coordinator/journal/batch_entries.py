@@ -42,7 +42,7 @@ class WarmStartLeft(Tagged, kind="warm_start_left"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunBegun(Tagged, kind="course_begun"):
-    """A batch method begins, or begins again before its first order was given."""
+    """A batch method begins, or begins again before its first command was given."""
 
     rules: Sandblaster
     groups: int
@@ -100,7 +100,7 @@ class RulesChanged(Tagged, kind="rules_changed"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardPerformed(Tagged, kind="shard_performed"):
-    """A shard has carried out the order of the run."""
+    """A shard has carried out the command of the run."""
 
     shard: int
     performed: Performed

@@ -9,8 +9,8 @@ from pydantic import PlainSerializer, PlainValidator
 
 from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.protocol.commands import Command, Decide, Perform
 from disttrain.coordinator.protocol.fields import MemberId, Strict
-from disttrain.coordinator.protocol.orders import Decide, Order, Perform
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, RunState, Stage
 from disttrain.sandblaster.batch.groups import Worker
@@ -72,7 +72,7 @@ class Batch(Strict):
     """What was done before it."""
     course: KeptRunState
     sent: bool = False
-    """The order of the run was given to somebody, in this life of the coordinator or before."""
+    """The command of the run was given to somebody, in this life of the coordinator or before."""
     told: int = 0
     """Winners of the evaluation that the shards were told of."""
     cut: KeptRunState | None = None
@@ -143,9 +143,9 @@ class Batch(Strict):
     @contextmanager
     def changing(self, data: DataLedger) -> Iterator[None]:
         """Around a change of the run: what follows from it, also for the account of the data."""
-        order, evaluation = self.course.order.number, self.course.evaluation
+        command, evaluation = self.course.order.number, self.course.evaluation
         yield
-        if self.course.order.number != order:
+        if self.course.order.number != command:
             self.sent = False
         if self.course.evaluation is not evaluation:
             self.told = 0
@@ -166,10 +166,10 @@ class Batch(Strict):
         data.portions_done = before.portions + portions
         data.portions_requeued = before.requeued + requeued
 
-    def give(self, order: Order) -> None:
-        if isinstance(order, Perform):
+    def give(self, command: Command) -> None:
+        if isinstance(command, Perform):
             self.sent = True
-        elif isinstance(order, Decide):
+        elif isinstance(command, Decide):
             self.told = len(self.course.evaluation.winners)
 
     def open_checkpoint(self) -> None:

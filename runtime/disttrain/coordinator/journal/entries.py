@@ -27,8 +27,8 @@ Entry: TypeAlias = Annotated[
     | member_entries.FenceAnswered
     | member_entries.ShardConfigured
     | member_entries.ShardInitialised
-    | member_entries.OrderIssued
-    | member_entries.OrderClosed
+    | member_entries.CommandIssued
+    | member_entries.CommandClosed
     | member_entries.EpochOpened
     | member_entries.LeaseGranted
     | member_entries.Progressed

@@ -28,8 +28,8 @@ class Process(Strict):
 class Group(Strict):
     """The latest incarnation of a shard or a replica, nearly always a group of one process.
 
-    The process with partition 0 speaks for the group: leases, progress and orders are its own. What
-    is known of it lies beside the group's own fields, as in journals that know of no others.
+    The process with partition 0 speaks for the group: leases, progress and commands are its own.
+    What is known of it lies beside the group's own fields, as in journals that know of no others.
     """
 
     role: Role

@@ -6,8 +6,8 @@ from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Save
 from disttrain.coordinator.journal.totals import Extremes
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol.commands import Checkpoint, ShardWritten
 from disttrain.coordinator.protocol.fields import Tagged
-from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
 from disttrain.transport.header import Role

@@ -201,7 +201,7 @@ class Journal:
             self._tainted = True
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
             return
-        # Else the next turn syncs and looks again.
+        # Else the next iteration syncs and looks again.
         self._unowned = not self.require_owner()
         if self._unowned:
             return

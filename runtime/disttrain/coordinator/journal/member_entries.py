@@ -1,10 +1,11 @@
-"""What the journal says of members, their orders, leases and progress."""
+"""What the journal says of members, their commands, leases and progress."""
 
 from dataclasses import dataclass, field
 
 from disttrain.coordinator.journal.group import Group, Process
-from disttrain.coordinator.journal.state import Fencing, IssuedOrder, State
+from disttrain.coordinator.journal.state import Fencing, IssuedCommand, State
 from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.protocol.commands import Admit, Command
 from disttrain.coordinator.protocol.fields import (
     Lease,
     LostUpdates,
@@ -16,7 +17,6 @@ from disttrain.coordinator.protocol.fields import (
     Tagged,
 )
 from disttrain.coordinator.protocol.messages import Restored
-from disttrain.coordinator.protocol.orders import Admit, Order
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.transport.header import Role
 
@@ -202,19 +202,19 @@ class ShardInitialised(Tagged, kind="shard_initialised"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderIssued(Tagged, kind="order_issued"):
-    """An order was given."""
+class CommandIssued(Tagged, kind="order_issued"):
+    """A command was given."""
 
     id: int
     member: MemberId
-    order: Order
+    order: Command
     shards: dict[int, int] = field(default_factory=dict)
 
     def apply(self, state: State) -> None:
         state.next_order = self.id + 1
         if isinstance(self.order, Admit):
             return
-        state.orders[self.id] = IssuedOrder(
+        state.orders[self.id] = IssuedCommand(
             id=self.id, member=self.member, order=self.order, shards=self.shards
         )
         if state.batch is not None:
@@ -222,8 +222,8 @@ class OrderIssued(Tagged, kind="order_issued"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderClosed(Tagged, kind="order_closed"):
-    """An order was answered or is void."""
+class CommandClosed(Tagged, kind="order_closed"):
+    """A command was answered or is void."""
 
     id: int
 

@@ -14,8 +14,8 @@ from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase, StopReason
+from disttrain.coordinator.protocol.commands import Admit, Command, ShardWritten
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Strict
-from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
 from disttrain.job import names
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
@@ -44,12 +44,12 @@ class Fencing(Strict):
 
 
 @dataclass(kw_only=True, slots=True)
-class IssuedOrder(Strict):
-    """An order without an answer."""
+class IssuedCommand(Strict):
+    """A command without an answer."""
 
     id: int
     member: MemberId
-    order: Order
+    order: Command
     shards: dict[int, int] = field(default_factory=dict)
     """Upload: the lives of the shards it is for."""
 
@@ -145,7 +145,7 @@ class State(Strict):
     old_instances: list[str] = field(default_factory=list)
     """Replaced lives, the latest ones: a late copy of their join must not replace a newer life."""
     fencings: list[Fencing] = field(default_factory=list)
-    orders: dict[int, IssuedOrder] = field(default_factory=dict)
+    orders: dict[int, IssuedCommand] = field(default_factory=dict)
     next_order: int = 1
     checkpoint: OpenCheckpoint | None = None
     next_checkpoint: int = 1

@@ -13,14 +13,14 @@ from disttrain.checkpoint.manifest import (
     VectorEntry,
 )
 from disttrain.checkpoint.stores import Store
-from disttrain.coordinator.decisions.turn import (
+from disttrain.coordinator.decisions.transaction import (
     AbandonCheckpoint,
     BeginCheckpoint,
     CommitCheckpoint,
     Effect,
 )
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.orders import ShardWritten, VectorWritten
+from disttrain.coordinator.protocol.commands import ShardWritten, VectorWritten
 from disttrain.job.spec import Spec
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement

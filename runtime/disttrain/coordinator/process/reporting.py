@@ -103,7 +103,7 @@ class Reporting:
         `dropped`: messages that the transport did not let through, by reason.
         """
         machine = self._machine
-        self._metrics.health.turn()
+        self._metrics.health.iterated()
         if now >= self._next_status:
             members = len(machine.watch.heard)
             self._next_status = now + max(_STATUS_SECONDS, members * _STATUS_SECONDS_PER_MEMBER)
@@ -132,9 +132,9 @@ class Reporting:
             self._note_run(entry)
 
     def ready(self, patience_seconds: float) -> None:
-        """Says over HTTP that this process serves, and that it hangs after so long without a turn.
+        """Says over HTTP that this process serves, and that it hangs if an iteration takes so long.
 
-        A turn of its loop writes what is due.
+        An iteration of its loop writes what is due.
         """
         self._metrics.health.is_ready = True
         self._metrics.health.begin(patience_seconds)

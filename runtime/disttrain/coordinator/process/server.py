@@ -17,7 +17,7 @@ from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import Places
+from disttrain.coordinator.decisions.transaction import Places
 from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, Superseded, WrongJournal
 from disttrain.coordinator.journal import journals, resume, state
 from disttrain.coordinator.journal.state import State

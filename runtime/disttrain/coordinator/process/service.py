@@ -1,4 +1,4 @@
-"""The coordinator's loop: requests in, journal, effects, replies and orders out."""
+"""The coordinator's loop: requests in, journal, effects, replies and commands out."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Turn
+from disttrain.coordinator.decisions.transaction import (
+    BeginCheckpoint,
+    CommitCheckpoint,
+    Effect,
+    Transaction,
+)
 from disttrain.coordinator.errors import MessageRefused, Superseded
 from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
@@ -94,7 +99,7 @@ class Service:
         self._listener = listener
         self._peers: dict[MemberId, bytes] = {}
         self._pushed: set[int] = set()
-        """Orders sent unasked; heartbeat replies repeat them."""
+        """Commands sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
         """To be sent when what they rest on is in the journal."""
         self._kept: dict[MemberId, _Kept] = {}
@@ -113,13 +118,13 @@ class Service:
         self._ended: float | None = None
         self._rotate = False
 
-    def commit(self, turn: Turn) -> None:
-        """Journals what was decided, then carries out its effects, which lead to more turns."""
-        self._parts.journal.append(tuple(turn.decided))
-        self._has_changed = self._has_changed or bool(turn.decided)
-        for entry in turn.decided:
+    def commit(self, transaction: Transaction) -> None:
+        """Journals what was decided, then carries out its effects: more transactions follow."""
+        self._parts.journal.append(tuple(transaction.decided))
+        self._has_changed = self._has_changed or bool(transaction.decided)
+        for entry in transaction.decided:
             self._note(entry)
-        for effect in turn.effects:
+        for effect in transaction.effects:
             self._carry_out(effect)
 
     def run(self) -> None:
@@ -147,7 +152,8 @@ class Service:
             reply = self._handle(request)
             if reply is not None:
                 self._replies.append((request, reply))
-            # What is received here is handled here: after the last one it waits for the next turn.
+            # What is received here is handled here: after the last one, messages wait for the next
+            # iteration.
             request = self._listener.receive(0.0) if left else None
 
     def _catch_up(self) -> None:
@@ -160,7 +166,7 @@ class Service:
         for request, reply in self._replies:
             self._reply(request, reply)
         self._replies.clear()
-        self._push_orders()
+        self._push_commands()
         self._announce()
 
     def _handle(self, request: Request) -> messages.Reply | None:
@@ -193,16 +199,16 @@ class Service:
             LOG.warning("request refused", sender=sender, reason=reason[:_WORDS], so_far=count)
 
     def _decide(self, request: Request, parsed: messages.Request) -> messages.Reply | None:
-        turn = self._parts.machine.request(parsed, self._parts.clock())
-        if isinstance(turn.reply, messages.StatusReply):
-            self._reply(request, turn.reply)
+        transaction = self._parts.machine.request(parsed, self._parts.clock())
+        if isinstance(transaction.reply, messages.StatusReply):
+            self._reply(request, transaction.reply)
             return None
-        self.commit(turn)
-        if turn.patience_seconds and isinstance(parsed, messages.RequestWork):
-            self._keep(request, parsed, self._parts.clock() + turn.patience_seconds)
+        self.commit(transaction)
+        if transaction.patience_seconds and isinstance(parsed, messages.RequestWork):
+            self._keep(request, parsed, self._parts.clock() + transaction.patience_seconds)
             return None
-        self._remember_peer(request, parsed, turn.reply)
-        return turn.reply
+        self._remember_peer(request, parsed, transaction.reply)
+        return transaction.reply
 
     def _keep(self, request: Request, parsed: messages.RequestWork, until: float) -> None:
         """Keep a request back, in place of an older one or of the same one sent again.
@@ -223,12 +229,12 @@ class Service:
         for member, kept in list(self._kept.items()):
             if not news and now < kept.until:
                 continue
-            turn = self._parts.machine.request_again(kept.parsed, now)
-            self.commit(turn)
-            is_due = now >= kept.until or not turn.patience_seconds
-            if turn.reply is not None and is_due:
+            transaction = self._parts.machine.request_again(kept.parsed, now)
+            self.commit(transaction)
+            is_due = now >= kept.until or not transaction.patience_seconds
+            if transaction.reply is not None and is_due:
                 del self._kept[member]
-                self._replies.append((kept.request, turn.reply))
+                self._replies.append((kept.request, transaction.reply))
 
     def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
         self._reply(request, messages.Refused(reason=reason, message=message))
@@ -240,8 +246,8 @@ class Service:
             self._peers[reply.member] = request.peer
         elif isinstance(parsed, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
             self._peers[parsed.member] = request.peer
-            # The reply holds every order, so none needs to be pushed again.
-            self._pushed.update(order.id for order in reply.orders)
+            # The reply holds every command, so none needs to be pushed again.
+            self._pushed.update(command.id for command in reply.orders)
 
     def _tick(self) -> None:
         now = self._parts.clock()
@@ -312,15 +318,15 @@ class Service:
         if not self._listener.reply(request, header, payloads.encode_reply(reply)):
             LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
 
-    def _push_orders(self) -> None:
+    def _push_commands(self) -> None:
         machine = self._parts.machine
         for number in machine.state.orders.keys() - self._pushed:
             issued = machine.state.orders[number]
             peer = self._peers.get(issued.member)
             if peer is None:
                 continue
-            payload = payloads.encode_order(machine.numbered(issued))
-            if self._listener.reply(peer, self._header(Verb.CONTROL_ORDER, number), payload):
+            payload = payloads.encode_command(machine.numbered(issued))
+            if self._listener.reply(peer, self._header(Verb.CONTROL_COMMAND, number), payload):
                 self._pushed.add(number)
 
     def _announce(self) -> None:

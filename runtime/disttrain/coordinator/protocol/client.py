@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from disttrain.coordinator import errors
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import End, NumberedCommand, Result
 from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import End, NumberedOrder, Result
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
@@ -28,7 +28,7 @@ class CoordinatorClient:
 
     It survives a restart of the coordinator: requests are repeated until they are answered. When
     this life is fenced,
-    waiting and later requests raise MemberFenced, and `orders` gets an `End` with id 0.
+    waiting and later requests raise MemberFenced, and `commands` gets an `End` with id 0.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class CoordinatorClient:
     ) -> None:
         """`connect` makes the channel inside the client's thread, which owns it.
 
-        That thread calls `on_end` when an `End` is among the orders, for whoever waits for
+        That thread calls `on_end` when an `End` is among the commands, for whoever waits for
         something that will not come any more.
         """
-        self.orders: queue.Queue[NumberedOrder] = queue.Queue()
-        """Orders to carry out, each once; answer with `answer`."""
+        self.commands: queue.Queue[NumberedCommand] = queue.Queue()
+        """Commands to carry out, each once; answer with `answer`."""
         self.member: MemberId | None = None
         """Who this process is; None before `join`."""
         self.lost_leases: frozenset[int] = frozenset()
@@ -107,10 +107,10 @@ class CoordinatorClient:
             self._refuse_queued(self._ended)
         return future
 
-    def answer(self, order: NumberedOrder, result: Result) -> None:
-        """Says what came of an order; repeated in the background until the coordinator has it."""
-        if self.member is not None and order.id:
-            done = messages.OrderDone(member=self.member, order=order.id, result=result)
+    def answer(self, command: NumberedCommand, result: Result) -> None:
+        """Says what came of a command; repeated in the background until the coordinator has it."""
+        if self.member is not None and command.id:
+            done = messages.CommandDone(member=self.member, order=command.id, result=result)
             self.request(done)
 
     def flush(self, timeout: float) -> bool:
@@ -136,7 +136,7 @@ class CoordinatorClient:
             self._end(errors.CoordinatorSilent("the client was closed"), waiting)
         except errors.MemberFenced as error:
             self._end(error, waiting)
-            self._hand_out(NumberedOrder(id=0, order=End(reason=str(error))))
+            self._hand_out(NumberedCommand(id=0, order=End(reason=str(error))))
         except Exception as error:
             # Whoever waits must not wait for ever because a report or the transport failed.
             self._end(errors.CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
@@ -158,8 +158,8 @@ class CoordinatorClient:
     ) -> None:
         while not self._requests.empty():
             request, future = self._requests.get()
-            if isinstance(request, messages.OrderDone) and self._report is not None:
-                # An order may end the job; that must not be judged by counters older than it.
+            if isinstance(request, messages.CommandDone) and self._report is not None:
+                # A command may end the job; that must not be judged by counters older than it.
                 control.report_now(self._report)
             try:
                 waiting[control.request(request)] = future
@@ -172,15 +172,15 @@ class CoordinatorClient:
         received = control.poll(self._report, wait=_LOOK_AGAIN_SECONDS)
         self._latest = control.latest
         self.lost_leases = control.lost_leases
-        for order in received.orders:
-            self._hand_out(order)
+        for command in received.commands:
+            self._hand_out(command)
         for number, reply in received.replies.items():
             if number in waiting:
                 waiting.pop(number).set_result(reply)
 
-    def _hand_out(self, order: NumberedOrder) -> None:
-        self.orders.put(order)
-        if isinstance(order.order, End):
+    def _hand_out(self, command: NumberedCommand) -> None:
+        self.commands.put(command)
+        if isinstance(command.order, End):
             self._on_end()
 
     def _end(

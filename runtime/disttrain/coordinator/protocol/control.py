@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from disttrain.coordinator import errors
 from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.outstanding import Outstanding
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.state.placement import Placement
@@ -26,15 +26,15 @@ Report = Callable[[], ReplicaReport | ShardReport]
 
 CHANCE = random.SystemRandom().random
 """Not of the process's generator: a task's data set may draw from that."""
-_ORDERS_REMEMBERED = 4096
+_COMMANDS_REMEMBERED = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
     """What one poll brought."""
 
-    orders: tuple[NumberedOrder, ...] = ()
-    """Each order once."""
+    commands: tuple[NumberedCommand, ...] = ()
+    """Each command once."""
     replies: dict[int, messages.Reply] = field(default_factory=dict)
     """By the number that `request` gave; heartbeat replies are not among them."""
 
@@ -69,9 +69,9 @@ class ControlConnection:
         self._member: MemberId | None = None
         self._next_heartbeat = 0.0
         self._heartbeats: set[int] = set()
-        self._seen_orders: dict[int, None] = {}
-        self._early: tuple[NumberedOrder, ...] = ()
-        """Orders that came while `join` waited."""
+        self._seen_commands: dict[int, None] = {}
+        self._early: tuple[NumberedCommand, ...] = ()
+        """Commands that came while `join` waited."""
         self._coordinator = 0
         """The newest life of the coordinator that was heard; an older one is not listened to."""
         self._complaint = ""
@@ -115,8 +115,8 @@ class ControlConnection:
             self._is_blocked = not self._send(number, payload)
         return number
 
-    def answer(self, done: Sequence[tuple[NumberedOrder, Result]], report: Report) -> list[int]:
-        """Says what came of orders that were carried out; gives the numbers of the requests.
+    def answer(self, done: Sequence[tuple[NumberedCommand, Result]], report: Report) -> list[int]:
+        """Says what came of commands that were carried out; gives the numbers of the requests.
 
         One heartbeat goes ahead of them: what they lead to, perhaps the job's end, must not be
         judged by counters older than they are.
@@ -124,8 +124,8 @@ class ControlConnection:
         self.report_now(report)
         member = self.member
         return [
-            self.request(messages.OrderDone(member=member, order=order.id, result=result))
-            for order, result in done
+            self.request(messages.CommandDone(member=member, order=command.id, result=result))
+            for command, result in done
         ]
 
     def poll(self, report: Report | None, wait: float = 0.0) -> Received:
@@ -143,8 +143,8 @@ class ControlConnection:
         end = self._clock() + timeout
         while self._clock() < end:
             received = self.poll(None, wait=0.05)
-            # Orders follow the answer to a join at once, and each is heard only once.
-            self._early = received.orders
+            # Commands follow the answer to a join at once, and each is heard only once.
+            self._early = received.commands
             if number in received.replies:
                 return received.replies[number]
         message = f"no answer from the coordinator within {timeout:g} s; is it running?"
@@ -168,16 +168,16 @@ class ControlConnection:
         due = self._outstanding.due(self._clock())
         # In the order in which they were made: a report is heard before what it explains.
         self._is_blocked = not all(self._send(number, payload) for number, payload in due)
-        new_orders = list(self._early)
+        new_commands = list(self._early)
         self._early = ()
         replies: dict[int, messages.Reply] = {}
         while (message := self.channel.receive(wait)) is not None:
             wait = 0.0
             try:
-                self._take(message.header, bytes(message.payload), new_orders, replies)
+                self._take(message.header, bytes(message.payload), new_commands, replies)
             except errors.MessageRefused as error:
                 self._complain(str(error))
-        return Received(orders=tuple(new_orders), replies=replies)
+        return Received(commands=tuple(new_commands), replies=replies)
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
@@ -188,12 +188,12 @@ class ControlConnection:
         self,
         header: Header,
         payload: bytes,
-        new_orders: list[NumberedOrder],
+        new_commands: list[NumberedCommand],
         replies: dict[int, messages.Reply],
     ) -> None:
         self._require_newest(header)
-        if header.verb == Verb.CONTROL_ORDER:
-            new_orders.extend(self._unseen((payloads.parse_order(payload),)))
+        if header.verb == Verb.CONTROL_COMMAND:
+            new_commands.extend(self._unseen((payloads.parse_command(payload),)))
         if header.verb == Verb.CONTROL_REPLY and header.sequence == messages.UNASKED:
             self._hear(payloads.parse_reply(payload))
         if header.verb != Verb.CONTROL_REPLY or not self._outstanding.waits(header.sequence):
@@ -212,7 +212,7 @@ class ControlConnection:
         if isinstance(reply, messages.HeartbeatReply):
             # All of them: replies come in the order in which they were made.
             self.lost_leases = frozenset(reply.lost_leases)
-            new_orders.extend(self._unseen(reply.orders))
+            new_commands.extend(self._unseen(reply.orders))
         self._hear(reply)
         if not is_heartbeat:
             replies[header.sequence] = reply
@@ -251,11 +251,11 @@ class ControlConnection:
         if reply.reason is messages.RefusalReason.UNKNOWN_MEMBER and self._join is not None:
             self.request(self._join)
 
-    def _unseen(self, orders: tuple[NumberedOrder, ...]) -> list[NumberedOrder]:
-        unseen = [order for order in orders if order.id not in self._seen_orders]
-        self._seen_orders.update(dict.fromkeys(order.id for order in unseen))
-        while len(self._seen_orders) > _ORDERS_REMEMBERED:
-            self._seen_orders.pop(next(iter(self._seen_orders)))
+    def _unseen(self, commands: tuple[NumberedCommand, ...]) -> list[NumberedCommand]:
+        unseen = [command for command in commands if command.id not in self._seen_commands]
+        self._seen_commands.update(dict.fromkeys(command.id for command in unseen))
+        while len(self._seen_commands) > _COMMANDS_REMEMBERED:
+            self._seen_commands.pop(next(iter(self._seen_commands)))
         return unseen
 
     def header(self, number: int) -> Header:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import (
     Count,
     Lease,
@@ -22,7 +23,6 @@ from disttrain.coordinator.protocol.fields import (
     Tagged,
     Text,
 )
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.sandblaster.batch.groups import Result as GroupResult
 from disttrain.state.layout import SoundLayout
@@ -150,8 +150,8 @@ class GroupDone(Tagged, kind="group_done"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderDone(Tagged, kind="order_done"):
-    """The answer to an order. Answer `Acknowledged` or `Refused`."""
+class CommandDone(Tagged, kind="order_done"):
+    """The answer to a command. Answer `Acknowledged` or `Refused`."""
 
     member: MemberId
     order: Count
@@ -257,7 +257,7 @@ Request: TypeAlias = Annotated[
     | Meet
     | RequestWork
     | GroupDone
-    | OrderDone
+    | CommandDone
     | Leave
     | Fail
     | MemberDied
@@ -318,7 +318,7 @@ class Joined(Tagged, kind="joined"):
     refused. Index -> incarnation.
     """
     placement: SoundPlacement | None = None
-    """None, for a shard: the model is not known yet; `orders.Configure` follows."""
+    """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0
     """Samples per portion; 0 as long as the size of the data is unknown."""
     live_replicas: Count = 0
@@ -356,8 +356,8 @@ class Refused(Tagged, kind="refused"):
 class HeartbeatReply(Tagged, kind="heartbeat_reply"):
     """What a member should know. It also comes unasked, when members joined or ended."""
 
-    orders: tuple[NumberedOrder, ...] = ()
-    """Every order to this member that it has not answered."""
+    orders: tuple[NumberedCommand, ...] = ()
+    """Every command to this member that it has not answered."""
     epoch: Count = 0
     """Of the members that matter to this one: it grows with each that joins or ends. What is told
     of an older epoch than is known came late.

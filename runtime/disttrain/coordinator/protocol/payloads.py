@@ -1,8 +1,8 @@
 """Messages as the payloads of control messages: JSON and back, with limits before trust.
 
-Requests travel in CONTROL_REQUEST, replies in CONTROL_REPLY (same `sequence`), orders in
-CONTROL_ORDER (`sequence` is the order's id, the payload one `orders.NumberedOrder`). Parsing is
-strict.
+Requests travel in CONTROL_REQUEST, replies in CONTROL_REPLY (same `sequence`), commands in
+CONTROL_COMMAND (`sequence` is the command's id, the payload one `commands.NumberedCommand`).
+Parsing is strict.
 """
 
 from typing import TypeVar
@@ -10,8 +10,8 @@ from typing import TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from disttrain.coordinator.errors import MessageRefused, MessageTooLong
+from disttrain.coordinator.protocol.commands import NumberedCommand
 from disttrain.coordinator.protocol.messages import Reply, Request
-from disttrain.coordinator.protocol.orders import NumberedOrder
 
 LIMIT_BYTES = 8 * 1024 * 1024
 """No control payload is longer; 8 MiB describe about 40,000 tensors."""
@@ -21,7 +21,7 @@ _Message = TypeVar("_Message")
 _NUMBERS = ConfigDict(ser_json_inf_nan="constants")
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request, config=_NUMBERS)
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
-_ORDER: TypeAdapter[NumberedOrder] = TypeAdapter(NumberedOrder)
+_COMMAND: TypeAdapter[NumberedCommand] = TypeAdapter(NumberedCommand)
 
 
 def encode_request(request: Request) -> bytes:
@@ -41,8 +41,8 @@ def encode_reply(reply: Reply) -> bytes:
     return _REPLY.dump_json(reply)
 
 
-def encode_order(order: NumberedOrder) -> bytes:
-    return _ORDER.dump_json(order)
+def encode_command(command: NumberedCommand) -> bytes:
+    return _COMMAND.dump_json(command)
 
 
 def parse_request(payload: bytes | memoryview) -> Request:
@@ -55,9 +55,9 @@ def parse_reply(payload: bytes | memoryview) -> Reply:
     return _parse(_REPLY, payload)
 
 
-def parse_order(payload: bytes | memoryview) -> NumberedOrder:
-    """An order from the network; raises `MessageRefused`."""
-    return _parse(_ORDER, payload)
+def parse_command(payload: bytes | memoryview) -> NumberedCommand:
+    """A command from the network; raises `MessageRefused`."""
+    return _parse(_COMMAND, payload)
 
 
 def _parse(adapter: TypeAdapter[_Message], payload: bytes | memoryview) -> _Message:

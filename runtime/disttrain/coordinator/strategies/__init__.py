@@ -1,7 +1,7 @@
 """The coordinator's side of each strategy, one module each; nothing else knows which there are."""
 
 from disttrain.coordinator import settings
-from disttrain.coordinator.decisions.turn import CoordinatorSide
+from disttrain.coordinator.decisions.transaction import CoordinatorSide
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
 

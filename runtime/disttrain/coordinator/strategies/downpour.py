@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from disttrain.coordinator.decisions import membership, running
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger, Epoch, OpenLease
 from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol.commands import Upload
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
-from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
 from disttrain.job.stop import Stop
 from disttrain.job.strategies.downpour import Downpour
@@ -58,23 +58,25 @@ class Asynchronous(CoordinatorSide):
     def is_warming_up(self, state: State) -> bool:
         return state.samples < self.warm_start_samples
 
-    def run(self, turn: Turn) -> None:
-        running.run(turn)
+    def run(self, transaction: Transaction) -> None:
+        running.run(transaction)
 
-    def give(self, turn: Turn, request: RequestWork) -> Work:
+    def give(self, transaction: Transaction, request: RequestWork) -> Work:
         """Leases for a replica, those first whose answer was lost on the way."""
         member = request.member
-        lost = membership.lost_leases(turn, member)
-        is_running = turn.state.phase is Phase.RUNNING
-        later = turn.state.phase is Phase.WAITING or turn.state.may_go_on
+        lost = membership.lost_leases(transaction, member)
+        is_running = transaction.state.phase is Phase.RUNNING
+        later = transaction.state.phase is Phase.WAITING or transaction.state.may_go_on
         # Also those that are lost: only of what it has seen a replica can say that it gave it up.
-        held = turn.state.data.held(member) if is_running or turn.state.may_go_on else []
+        held = (
+            transaction.state.data.held(member) if is_running or transaction.state.may_go_on else []
+        )
         leases = unseen(held, request.last_lease)
-        if is_running and not lost and not turn.state.warm_start.ended:
-            speed = turn.watch.speed_of(member, turn.now)
-            ahead = leases_ahead(turn.state.data.portion_size, speed)
-            leases += self._grant(turn, member, ahead - request.held - len(leases))
-        replicas = len(turn.live.replicas())
+        if is_running and not lost and not transaction.state.warm_start.ended:
+            speed = transaction.watch.speed_of(member, transaction.now)
+            ahead = leases_ahead(transaction.state.data.portion_size, speed)
+            leases += self._grant(transaction, member, ahead - request.held - len(leases))
+        replicas = len(transaction.live.replicas())
         return Work(
             leases=tuple(leases),
             wait=is_running or later or bool(lost),
@@ -83,31 +85,31 @@ class Asynchronous(CoordinatorSide):
             live_replicas=replicas,
         )
 
-    def _grant(self, turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
-        data, stop = turn.state.data, turn.settings.stop
-        if not self._may_work(turn, member):
+    def _grant(self, transaction: Transaction, member: MemberId, wanted: int) -> list[Lease]:
+        data, stop = transaction.state.data, transaction.settings.stop
+        if not self._may_work(transaction, member):
             return []
         granted: list[Lease] = []
         while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
             lease = next_lease(data, member.index, stop)
             if lease is not None:
-                turn.record(member_entries.LeaseGranted(member=member, lease=lease))
+                transaction.record(member_entries.LeaseGranted(member=member, lease=lease))
                 granted.append(lease)
             elif may_open_epoch(data, stop):
-                turn.record(member_entries.EpochOpened())
+                transaction.record(member_entries.EpochOpened())
             else:
                 break
         return granted
 
-    def _may_work(self, turn: Turn, member: MemberId) -> bool:
+    def _may_work(self, transaction: Transaction, member: MemberId) -> bool:
         """All do after the warm start, before it the lowest living replica.
 
         Not who owes an empty shard its values: a push would wait for them, and they for the push.
         """
-        if any(issued.member == member for issued in turn.orders.of_kind(Upload)):
+        if any(issued.member == member for issued in transaction.commands.of_kind(Upload)):
             return False
-        lowest = next((replica.index for replica in turn.live.replicas()), None)
-        return not self.is_warming_up(turn.state) or member.index == lowest
+        lowest = next((replica.index for replica in transaction.live.replicas()), None)
+        return not self.is_warming_up(transaction.state) or member.index == lowest
 
 
 def next_lease(ledger: DataLedger, index: int, stop: Stop) -> Lease | None:

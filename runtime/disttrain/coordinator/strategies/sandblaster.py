@@ -1,7 +1,7 @@
-"""A batch method: orders to the shards, groups to the replicas, and what comes between two orders.
+"""A batch method: commands to the shards, groups to the replicas, and what comes in between.
 
 Decides; no I/O. The method itself is decided by the `Driver`, which journal entries call: here is
-what it is told, and when. Nothing is under way before an order that prepares an evaluation is
+what it is told, and when. Nothing is under way before a command that prepares an evaluation is
 given; so that is where checkpoints are taken, where the model is measured, and where the job ends.
 """
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from disttrain.coordinator.decisions import running
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import batch_entries, batch_state, member_entries, resume
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import Phase, StopReason
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
@@ -27,7 +27,7 @@ from disttrain.sandblaster.method import End
 from disttrain.sandblaster.operations import FETCHABLE
 
 MOST_GROUPS = 200_000
-"""Of a batch. An order names the winner of each, some twelve bytes, and is at most 8 MiB long."""
+"""Of a batch. A command names the winner of each, some twelve bytes, and is at most 8 MiB long."""
 _UNTOLD_BYTES = 64 * 2**20
 """Of gradients that a shard may hold before it is told which of them count."""
 _ENDS = {
@@ -69,7 +69,7 @@ class BatchMethod(CoordinatorSide):
 
     @property
     def has_quiet_points(self) -> bool:
-        """Before each order that prepares an evaluation."""
+        """Before each command that prepares an evaluation."""
         return True
 
     @property
@@ -92,85 +92,89 @@ class BatchMethod(CoordinatorSide):
         found = status.batch(state)
         return {} if found is None else {"sandblaster": found}
 
-    def fits(self, turn: Turn) -> bool:
-        return self._groups_of_the_data(turn) is not None
+    def fits(self, transaction: Transaction) -> bool:
+        return self._groups_of_the_data(transaction) is not None
 
-    def begin(self, turn: Turn, checkpoint: int | None) -> None:
-        groups = self._groups_of_the_data(turn)
+    def begin(self, transaction: Transaction, checkpoint: int | None) -> None:
+        groups = self._groups_of_the_data(transaction)
         if groups is None:
             return
         begun = batch_entries.RunBegun(
             rules=self.rules,
             groups=groups,
-            seed=turn.settings.seed,
-            shards=rollback.lives(turn),
+            seed=transaction.settings.seed,
+            shards=rollback.lives(transaction),
             cut=checkpoint,
         )
-        turn.record(begun)
+        transaction.record(begun)
 
-    def run(self, turn: Turn) -> None:
-        if not turn.holders_ready() or not turn.state.data.samples:
+    def run(self, transaction: Transaction) -> None:
+        if not transaction.holders_ready() or not transaction.state.data.samples:
             return
-        batch = self._by_the_manifest(turn)
-        if batch is None or not rollback.are_together(turn, batch):
+        batch = self._by_the_manifest(transaction)
+        if batch is None or not rollback.are_together(transaction, batch):
             return
-        if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
-            turn.record(batch_entries.RunInterrupted())
+        if batch.course.stage is Stage.COMPUTING and transaction.state.stopping:
+            transaction.record(batch_entries.RunInterrupted())
         if batch.course.stage is Stage.COMPUTING:
-            _tell_winners(turn, batch)
+            _tell_winners(transaction, batch)
         elif batch.course.stage is Stage.DONE:
-            _end(turn, batch)
-        elif not _is_held_back(turn, batch):
-            _give(turn, batch)
+            _end(transaction, batch)
+        elif not _is_held_back(transaction, batch):
+            _give(transaction, batch)
 
-    def watch_the_end(self, turn: Turn) -> None:
-        rollback.watch_the_end(turn)
+    def watch_the_end(self, transaction: Transaction) -> None:
+        rollback.watch_the_end(transaction)
 
-    def give(self, turn: Turn, request: messages.RequestWork) -> messages.Work:
-        return work.give(turn, request)
+    def give(self, transaction: Transaction, request: messages.RequestWork) -> messages.Work:
+        return work.give(transaction, request)
 
-    def take(self, turn: Turn, request: messages.GroupDone) -> messages.Acknowledged | None:
-        return work.group_done(turn, request)
+    def take(
+        self, transaction: Transaction, request: messages.GroupDone
+    ) -> messages.Acknowledged | None:
+        return work.group_done(transaction, request)
 
-    def answered(self, turn: Turn, issued: IssuedOrder, result: orders.Result) -> None:
-        if isinstance(result, orders.OrderFailed):
-            rollback.failed(turn, issued, result)
-        elif isinstance(result, orders.Performed):
-            work.performed(turn, issued, result)
+    def answered(
+        self, transaction: Transaction, issued: IssuedCommand, result: commands.Result
+    ) -> None:
+        if isinstance(result, commands.CommandFailed):
+            rollback.failed(transaction, issued, result)
+        elif isinstance(result, commands.Performed):
+            work.performed(transaction, issued, result)
         else:
-            rollback.rolled_back(turn, issued)
+            rollback.rolled_back(transaction, issued)
 
-    def shard_lost(self, turn: Turn) -> None:
-        rollback.shard_lost(turn)
+    def shard_lost(self, transaction: Transaction) -> None:
+        rollback.shard_lost(transaction)
 
-    def has_work(self, turn: Turn, member: MemberId) -> bool:
+    def has_work(self, transaction: Transaction, member: MemberId) -> bool:
         """A group, or what is left of a stage before."""
-        batch, worker = turn.state.batch, batch_state.worker(member)
+        batch, worker = transaction.state.batch, batch_state.worker(member)
         attempts = () if batch is None else batch.course.evaluation.attempts.values()
         has_group = any(attempt.worker == worker for attempt in attempts)
-        return has_group or CoordinatorSide.has_work(self, turn, member)
+        return has_group or CoordinatorSide.has_work(self, transaction, member)
 
-    def _by_the_manifest(self, turn: Turn) -> Batch | None:
+    def _by_the_manifest(self, transaction: Transaction) -> Batch | None:
         """The method, which begins if it has not, by the manifest's rules; None: the job fails.
 
         The manifest may be another one than when the checkpoint was made that the job goes on from.
         """
-        batch = turn.state.batch
+        batch = transaction.state.batch
         if batch is None:
-            self.begin(turn, None)
+            self.begin(transaction, None)
         elif batch.rules != self.rules:
-            groups = self._groups_of_the_data(turn)
+            groups = self._groups_of_the_data(transaction)
             if groups is None:
                 return None
             said = tuple(str(change) for change in resume.between(batch.rules, self.rules))
             entry = batch_entries.RulesChanged(rules=self.rules, groups=groups, changes=said)
-            turn.record(entry)
-        return turn.state.batch
+            transaction.record(entry)
+        return transaction.state.batch
 
-    def _groups_of_the_data(self, turn: Turn) -> int | None:
+    def _groups_of_the_data(self, transaction: Transaction) -> int | None:
         """How many there are, of portions; None: they do not fit a batch, and the job fails."""
         rules = self.rules
-        portions = permutation.portion_count(turn.state.data.samples, rules.portion_size)
+        portions = permutation.portion_count(transaction.state.data.samples, rules.portion_size)
         groups = -(-portions // rules.push_every_portions)
         size = rules.groups_of_a_batch
         if (size or groups) > MOST_GROUPS:
@@ -179,7 +183,7 @@ class BatchMethod(CoordinatorSide):
                 f"{rules.push_every_portions} makes {size or groups:,} groups of a batch, and "
                 f"{MOST_GROUPS:,} are the most: take larger portions or groups"
             )
-            turn.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
+            transaction.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
             return None
         if size is None or size < groups:
             return groups
@@ -187,46 +191,46 @@ class BatchMethod(CoordinatorSide):
             f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
             f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
         )
-        turn.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
+        transaction.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
         return None
 
 
-def _end(turn: Turn, batch: Batch) -> None:
+def _end(transaction: Transaction, batch: Batch) -> None:
     progress = batch.course.method.progress
     end = progress.end
     words = "" if end is None else _ENDS[end]
     if end is not None and (remedy := _REMEDIES.get(end)):
         points = progress.non_finite
         cut = f" (trial points that were not finite: {points})" if points else ""
-        turn.fail(messages.FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
+        transaction.fail(messages.FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
     else:
         # A gradient that is still large tells of a loss whose gradient is not its own.
         largest = f"; the gradient's largest element is {progress.largest:.2g}"
-        turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words + largest)
+        transaction.go_to(Phase.DRAINING, StopReason.CONVERGED, words + largest)
 
 
-def _is_held_back(turn: Turn, batch: Batch) -> bool:
+def _is_held_back(transaction: Transaction, batch: Batch) -> bool:
     if batch.course.stage is not Stage.PREPARING or batch.sent:
         return False
     if batch.course.method.progress.end is not None:
-        # The last order: only after it is the point accepted last there to be read.
+        # The last command: only after it is the point accepted last there to be read.
         return False
-    if turn.state.checkpoint is not None or turn.orders.of_kind(orders.Evaluate):
+    if transaction.state.checkpoint is not None or transaction.commands.of_kind(commands.Evaluate):
         return True
-    stop = StopReason.STOPPED if turn.state.stopping else running.met_rule(turn)
-    saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
-    is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
+    stop = StopReason.STOPPED if transaction.state.stopping else running.met_rule(transaction)
+    saves = _has_gone_on(batch) and running.is_checkpoint_due(transaction)
+    is_due = stop is not None or saves or _is_evaluation_due(transaction, batch)
     if is_due and batch.course.request.settles:
         # Whatever is due reads the parameters: they have to be the point accepted last.
-        turn.record(batch_entries.PointAccepted())
+        transaction.record(batch_entries.PointAccepted())
         return False
     if stop is not None:
-        turn.go_to(Phase.DRAINING, stop)
+        transaction.go_to(Phase.DRAINING, stop)
     elif saves:
-        running.begin_checkpoint(turn)
+        running.begin_checkpoint(transaction)
     elif is_due:
-        running.evaluate(turn, turn.live.workers())
-    return is_due or _needs_a_snapshot(turn, batch)
+        running.evaluate(transaction, transaction.live.workers())
+    return is_due or _needs_a_snapshot(transaction, batch)
 
 
 def _has_gone_on(batch: Batch) -> bool:
@@ -234,42 +238,42 @@ def _has_gone_on(batch: Batch) -> bool:
     return batch.cut is None or batch.cut.order.number != batch.course.order.number
 
 
-def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
+def _is_evaluation_due(transaction: Transaction, batch: Batch) -> bool:
     """Only where the point is another one than at the last evaluation."""
-    if not turn.live.workers():
+    if not transaction.live.workers():
         return False
     is_new = batch.course.method.progress.iteration != batch.evaluated_iteration
-    return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
+    return transaction.state.evaluating or (is_new and running.is_evaluation_due(transaction))
 
 
-def _needs_a_snapshot(turn: Turn, batch: Batch) -> bool:
-    """Before the first order there is a checkpoint: whatever is lost later, all return to it."""
-    return batch.cut_number is None and turn.settings.durability is not Durability.NONE
+def _needs_a_snapshot(transaction: Transaction, batch: Batch) -> bool:
+    """Before the first command there is a checkpoint: whatever is lost later, all return to it."""
+    return batch.cut_number is None and transaction.settings.durability is not Durability.NONE
 
 
-def _give(turn: Turn, batch: Batch) -> None:
-    """The order to every shard that has not answered it; an earlier life's is void."""
+def _give(transaction: Transaction, batch: Batch) -> None:
+    """The command to every shard that has not answered it; an earlier life's is void."""
     given = set()
-    for issued in turn.orders.of_kind(orders.Perform):
-        if isinstance(issued.order, orders.Perform) and issued.order.order == batch.course.order:
+    for issued in transaction.commands.of_kind(commands.Perform):
+        if isinstance(issued.order, commands.Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
-            turn.record(member_entries.OrderClosed(id=issued.id))
-    for shard in turn.live.shards():
+            transaction.record(member_entries.CommandClosed(id=issued.id))
+    for shard in transaction.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
-            turn.issue(shard.member, orders.Perform(order=batch.course.order))
+            transaction.issue(shard.member, commands.Perform(order=batch.course.order))
 
 
-def _tell_winners(turn: Turn, batch: Batch) -> None:
+def _tell_winners(transaction: Transaction, batch: Batch) -> None:
     untold = len(batch.course.evaluation.winners) - batch.told
-    if untold < _most_untold(turn) or turn.orders.of_kind(orders.Decide):
+    if untold < _most_untold(transaction) or transaction.commands.of_kind(commands.Decide):
         return
     news = batch.driver.decided(batch.course, batch.told)
-    for shard in turn.live.shards():
-        turn.issue(shard.member, orders.Decide(news=news))
+    for shard in transaction.live.shards():
+        transaction.issue(shard.member, commands.Decide(news=news))
 
 
-def _most_untold(turn: Turn) -> int:
-    layout = turn.state.layout
+def _most_untold(transaction: Transaction) -> int:
+    layout = transaction.state.layout
     elements = 0 if layout is None else sum(tensor.elements for tensor in layout.tensors)
-    return max(1, _UNTOLD_BYTES * turn.settings.shards // (8 * max(1, elements)))
+    return max(1, _UNTOLD_BYTES * transaction.settings.shards // (8 * max(1, elements)))

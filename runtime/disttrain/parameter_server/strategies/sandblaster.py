@@ -1,4 +1,4 @@
-"""A shard of Sandblaster: gradients of groups are staged, orders change the vectors."""
+"""A shard of Sandblaster: gradients of groups are staged, commands change the vectors."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from disttrain.checkpoint.element_types import DTYPES
-from disttrain.coordinator.protocol import orders
-from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
+from disttrain.coordinator.protocol import commands
+from disttrain.coordinator.protocol.commands import CommandFailed, WhyFailed
 from disttrain.holder.values import Values, bytes_of
 from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.spec import Spec
@@ -107,7 +107,7 @@ OTHER_PIECES = 32
 """Of replicas that are gone, winners that were not told yet, and sums of neighbouring groups: about
 as many as the groups' number has digits."""
 
-_COORDINATOR, _LAST_ORDER = "coordinator", "order"
+_COORDINATOR, _LAST_COMMAND = "coordinator", "order"
 
 _REASONS = {
     WrongEvaluation: Reason.WRONG_EVALUATION,
@@ -117,7 +117,7 @@ _REASONS = {
 
 
 class BatchVectors(HolderSide):
-    """Versions count what has changed the vectors: orders, and returns.
+    """Versions count what has changed the vectors: commands, and returns.
 
     All shards go on from one cut, a checkpoint: what one of them has done since is of no use.
     """
@@ -129,8 +129,8 @@ class BatchVectors(HolderSide):
     def __init__(self, config: Any, state: ShardState, records: Records, *, replicas: int) -> None:
         super().__init__(config, state, records)
         self._most_pieces = ATTEMPTS_OF_A_REPLICA * replicas + OTHER_PIECES
-        self._orders = 0
-        self._order_seconds = 0.0
+        self._commands = 0
+        self._command_seconds = 0.0
         self._batch: BatchShard | None = None
         self.handlers[Verb.STAGE] = self._stage
 
@@ -155,8 +155,8 @@ class BatchVectors(HolderSide):
     def figures(self) -> BatchFigures:
         return BatchFigures(
             staged_bytes=0 if self._batch is None else self._batch.staging.held_bytes,
-            orders=self._orders,
-            order_seconds=self._order_seconds,
+            commands=self._commands,
+            command_seconds=self._command_seconds,
         )
 
     def begin(
@@ -177,13 +177,13 @@ class BatchVectors(HolderSide):
         heard = 0 if self._batch is None else self._batch.log.coordinator
         log = ProgramLog(
             coordinator=max(heard, int(description.get(_COORDINATOR, "0"))),
-            last=int(description.get(_LAST_ORDER, "0")),
+            last=int(description.get(_LAST_COMMAND, "0")),
         )
         self._batch = BatchShard(layout, most, values.batch, log)
         self._describe()
         if returned_to is not None:
             self.records.returned(returned_to, log.last)
-            LOG.info("returned to a checkpoint", number=returned_to, order=log.last)
+            LOG.info("returned to a checkpoint", number=returned_to, command=log.last)
 
     def drop(self, life: SenderLife) -> None:
         if self._batch is not None:
@@ -196,47 +196,47 @@ class BatchVectors(HolderSide):
             return Refused(Reason.WRONG_EVALUATION, "no evaluation is under way")
         return None
 
-    def carry_out(self, order: orders.Order) -> orders.Result:
+    def carry_out(self, command: commands.Command) -> commands.Result:
         if self._batch is None or not self.state.is_initialised:
-            return OrderFailed(message="the initial values are not complete")
-        match order:
-            case orders.Perform():
-                return self._perform(order.order)
-            case orders.Decide():
-                return self._decide(order.news)
+            return CommandFailed(message="the initial values are not complete")
+        match command:
+            case commands.Perform():
+                return self._perform(command.order)
+            case commands.Decide():
+                return self._decide(command.news)
             case _:
-                return super().carry_out(order)
+                return super().carry_out(command)
 
-    def _perform(self, order: Program) -> orders.Result:
+    def _perform(self, command: Program) -> commands.Result:
         log, evaluation = self.batch.log, self.batch.staging.evaluation
-        is_new = order.number > log.last
+        is_new = command.number > log.last
         if is_new and self.state.cut is not None:
-            changing = self.batch.vectors.changed_by(order.operations, order.committed)
+            changing = self.batch.vectors.changed_by(command.operations, command.committed)
             self.state.cut.before_change_of([torch.from_numpy(values) for values in changing])
         began = time.perf_counter()
         try:
-            performed = self.batch.carry_out(order)
+            performed = self.batch.carry_out(command)
         except (NotStaged, ProgramRefused, UnknownVector) as error:
-            LOG.warning("an order cannot be carried out", number=order.number, error=error)
-            return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
+            LOG.warning("a command cannot be carried out", number=command.number, error=error)
+            return CommandFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         if is_new:
-            self._orders += 1
-            self._order_seconds += time.perf_counter() - began
-            self.records.committed(evaluation, order)
+            self._commands += 1
+            self._command_seconds += time.perf_counter() - began
+            self.records.committed(evaluation, command)
             self.state.count += 1
             self._describe()
-        return orders.Performed(performed=performed)
+        return commands.Performed(performed=performed)
 
-    def _decide(self, news: Decided) -> orders.Result:
+    def _decide(self, news: Decided) -> commands.Result:
         try:
             self.batch.decide(news)
         except (NotStaged, ProgramRefused) as error:
-            return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
-        return orders.Done()
+            return CommandFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
+        return commands.Done()
 
     def _describe(self) -> None:
         log = self.batch.log
-        self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
+        self.state.description = {_LAST_COMMAND: str(log.last), _COORDINATOR: str(log.coordinator)}
 
     def _stage(self, header: Header, payload: memoryview) -> Answers:
         self._check_chunk(header)

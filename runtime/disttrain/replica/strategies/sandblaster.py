@@ -30,7 +30,7 @@ from disttrain.task.errors import LossError
 from disttrain.task.loss import LossContext, LossFigures, numbers
 
 _IDLE_SECONDS = 0.01
-"""How long anything is waited for before the coordinator's orders are looked at again."""
+"""How long anything is waited for before the coordinator's commands are looked at again."""
 
 
 _GRADIENTS_CHANGED = (

@@ -3,5 +3,5 @@
 The unit of lease, of copies and of the commit is the group: some consecutive portions whose
 gradients a replica adds up and pushes to all shards at once. A replica's attempt at a group is
 staged on every shard, then one attempt for each group is committed on all of them. `groups` is the
-coordinator's part, `staging` and `orders` are a shard's. All of it is pure.
+coordinator's part, `staging` is a shard's. All of it is pure.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator does with a method: orders to shards, groups to replicas, answers back.
+"""What the coordinator does with a method: commands to shards, groups to replicas, answers back.
 
 Pure. Its state is plain values, so that a coordinator that journals it before it sends anything
 goes on in the same line search after it was killed, with the same bits.
@@ -36,13 +36,13 @@ class Stage(StrEnum):
     """What is waited for."""
 
     SETTLING = "settling"
-    """Answers to an order that only makes the point accepted last the parameters."""
+    """Answers to a command that only makes the point accepted last the parameters."""
     PREPARING = "preparing"
-    """Answers to the order before an evaluation."""
+    """Answers to the command before an evaluation."""
     COMPUTING = "computing"
     """Gradients of groups."""
     MEASURING = "measuring"
-    """Answers to the order that commits them."""
+    """Answers to the command that commits them."""
     DONE = "done"
     """Nothing: the method has ended."""
 
@@ -58,9 +58,9 @@ class RunState:
     order: Program
     """The latest; it is repeated until every shard has answered."""
     answers: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    """To this order, by shard."""
+    """To this command, by shard."""
     prepared: tuple[float, ...] = ()
-    """Scalars of the order before the evaluation."""
+    """Scalars of the command before the evaluation."""
     evaluation: Evaluation
     """Under way, or the latest."""
     overlap: Tally | None = None
@@ -121,21 +121,21 @@ class Driver:
         self._rules = rules
 
     def begin(self, coordinator: int, shards: tuple[int, ...]) -> RunState:
-        """The first order. `shards`: their incarnations, by index."""
+        """The first command. `shards`: their incarnations, by index."""
         method, request = self._begun()
         first = groups.begun(1, self._rules.groups_of(request), shards)
-        order = Program(
+        command = Program(
             coordinator=coordinator,
             number=1,
             iteration=0,
             evaluation=1,
             operations=request.prepare,
         )
-        opened = _opened(order, first)
+        opened = _opened(command, first)
         return RunState(method=method, request=request, order=opened, evaluation=first)
 
     def answered(self, state: RunState, shard: int, performed: Performed) -> None:
-        """A shard's answer; one to an earlier order, and one said again, change nothing."""
+        """A shard's answer; one to an earlier command, and one said again, change nothing."""
         is_awaited = state.stage in {Stage.SETTLING, Stage.PREPARING, Stage.MEASURING}
         if performed.number != state.order.number or not is_awaited:
             return
@@ -144,7 +144,7 @@ class Driver:
             self._all_answered(state)
 
     def accept_first(self, state: RunState) -> None:
-        """The latest order, which nobody has heard of, becomes two: see `Request.settles`.
+        """The latest command, which nobody has heard of, becomes two: see `Request.settles`.
 
         So whoever reads the parameters between them sees the point accepted last.
         """
@@ -155,7 +155,7 @@ class Driver:
         state.stage = Stage.SETTLING
 
     def interrupted(self, state: RunState) -> None:
-        """What was computed of the evaluation under way is dropped; it begins again by an order.
+        """What was computed of the evaluation under way is dropped; it begins again by a command.
 
         Only while groups are computed.
         """
@@ -165,7 +165,7 @@ class Driver:
         state.evaluation = groups.begun(
             done.number + 1, done.runs or done.groups, done.shards, done
         )
-        self._order(state, replace(state.order, evaluation=state.evaluation.number), ())
+        self._command(state, replace(state.order, evaluation=state.evaluation.number), ())
 
     def has_group(self, state: RunState, worker: Worker) -> bool:
         """Whether `request_group` has a group for a replica beyond those it was given."""
@@ -190,7 +190,7 @@ class Driver:
             self._commit(state)
 
     def decided(self, state: RunState, told: int = 0) -> Decided:
-        """What shards may be told meanwhile; journaled before, as an order is.
+        """What shards may be told meanwhile; journaled before, as a command is.
 
         Of the winners so far, in the order in which they won, the first `told` are left out.
         """
@@ -207,7 +207,7 @@ class Driver:
     def begun_again(self, state: RunState) -> None:
         """The method begins at the point accepted last, by these rules, and remembers nothing.
 
-        Only where no order is under way and the point is the parameters, as at a snapshot. What
+        Only where no command is under way and the point is the parameters, as at a snapshot. What
         was done still counts, and no number is used again.
         """
         (method, request), before = self._begun(), state.method
@@ -215,14 +215,14 @@ class Driver:
         progress = replace(before.progress, end=None)
         state.method = replace(method, progress=progress, decisions=before.decisions)
         state.overlap = None
-        # The latest order was not given yet, unless it was the method's last one.
+        # The latest command was not given yet, unless it was the method's last one.
         latest = state.order.number if is_over else state.order.number - 1
         self._want(state, request, replace(state.order, number=latest, commits=(), samples=0))
 
     def taken_over(self, state: RunState, coordinator: int) -> None:
         """Another life of the coordinator goes on from what was journaled.
 
-        It says its latest order again, and decides nothing before every shard has answered: then
+        It says its latest command again, and decides nothing before every shard has answered: then
         no shard listens to an earlier life, which may not know that it is over. Its attempts are
         numbered differently from those that an earlier life may still give out.
         """
@@ -235,7 +235,7 @@ class Driver:
         )
 
     def rolled_back(self, state: RunState, snapshot: RunState, shards: tuple[int, ...]) -> None:
-        """All shards are back where the order of `snapshot` was the next one, in new lives.
+        """All shards are back where the command of `snapshot` was the next one, in new lives.
 
         Numbers of evaluations and attempts are never used again.
         """
@@ -271,7 +271,7 @@ class Driver:
         opened = state.order
         if state.request.evaluates:
             opened = _opened(opened, state.evaluation)
-        self._order(state, opened, state.request.prepare)
+        self._command(state, opened, state.request.prepare)
 
     def _commit(self, state: RunState) -> None:
         found = groups.committed(state.evaluation, state.overlap)
@@ -287,7 +287,7 @@ class Driver:
             samples=found.samples,
             divisor=found.batch.count,
         )
-        self._order(state, committed, (*found.adding, *state.request.measure))
+        self._command(state, committed, (*found.adding, *state.request.measure))
 
     def _go_on(self, state: RunState, answer: Answer) -> None:
         step = self._scheme.advance(state.method, answer)
@@ -300,13 +300,13 @@ class Driver:
         )
         self._want(state, step.request, ended)
 
-    def _want(self, state: RunState, request: Request, order: Program) -> None:
-        """Order the operations that a request begins with, beside what `order` says already."""
+    def _want(self, state: RunState, request: Request, command: Program) -> None:
+        """Command the operations that a request begins with, beside what `command` says already."""
         state.request, state.stage, state.prepared = request, Stage.PREPARING, ()
         if request.evaluates:
             self._begin_evaluation(state, state.evaluation.shards)
-            order = _opened(order, state.evaluation)
-        self._order(state, order, request.prepare)
+            command = _opened(command, state.evaluation)
+        self._command(state, command, request.prepare)
 
     def _begun(self) -> tuple[State, Request]:
         step = self._scheme.begin()
@@ -319,17 +319,17 @@ class Driver:
         done, wanted = state.evaluation, self._rules.groups_of(state.request)
         state.evaluation = groups.begun(done.number + 1, wanted, shards, done)
 
-    def _order(
-        self, state: RunState, order: Program, wanted: tuple[operations.Operation, ...]
+    def _command(
+        self, state: RunState, command: Program, wanted: tuple[operations.Operation, ...]
     ) -> None:
         iteration = state.method.progress.iteration
         state.order = replace(
-            order, number=order.number + 1, iteration=iteration, operations=wanted
+            command, number=command.number + 1, iteration=iteration, operations=wanted
         )
         state.answers = {}
 
 
-def _opened(order: Program, evaluation: Evaluation) -> Program:
+def _opened(command: Program, evaluation: Evaluation) -> Program:
     return replace(
-        order, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
+        command, evaluation=evaluation.number, groups=evaluation.groups, runs=evaluation.runs
     )

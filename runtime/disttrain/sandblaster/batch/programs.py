@@ -10,7 +10,7 @@ from disttrain.sandblaster.operations import ARRIVED, Operation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """One program for every shard; messages call it an order."""
+    """One program for every shard; a command carries it."""
 
     coordinator: int
     """Incarnation of the coordinator that gives it."""

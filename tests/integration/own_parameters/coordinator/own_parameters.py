@@ -7,7 +7,7 @@ from disttrain.job.strategies.own_parameters import (  # type: ignore[import-not
 )
 
 from disttrain.coordinator.decisions import membership, running
-from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
@@ -44,23 +44,23 @@ class Descents(CoordinatorSide):
         means = [report.loss_sum / report.loss_steps for report in reports]
         return sum(means) / len(means) if means else None
 
-    def run(self, turn: Turn) -> None:
-        running.run(turn)
+    def run(self, transaction: Transaction) -> None:
+        running.run(transaction)
 
-    def give(self, turn: Turn, request: RequestWork) -> Work:
-        data, member, stop = turn.state.data, request.member, turn.settings.stop
-        is_running = turn.state.phase is Phase.RUNNING
+    def give(self, transaction: Transaction, request: RequestWork) -> Work:
+        data, member, stop = transaction.state.data, request.member, transaction.settings.stop
+        is_running = transaction.state.phase is Phase.RUNNING
         if is_running and not data.held(member):
             lease = downpour.next_lease(data, member.index, stop)
             if lease is not None:
-                turn.record(member_entries.LeaseGranted(member=member, lease=lease))
+                transaction.record(member_entries.LeaseGranted(member=member, lease=lease))
             elif downpour.may_open_epoch(data, stop):
-                turn.record(member_entries.EpochOpened())
-        lost = membership.lost_leases(turn, member)
+                transaction.record(member_entries.EpochOpened())
+        lost = membership.lost_leases(transaction, member)
         return Work(
             leases=tuple(downpour.unseen(data.held(member), request.last_lease)),
-            wait=is_running or turn.state.phase is Phase.WAITING or bool(lost),
+            wait=is_running or transaction.state.phase is Phase.WAITING or bool(lost),
             after_seconds=_ASK_AGAIN_SECONDS,
             lost_leases=lost,
-            live_replicas=len(turn.live.replicas()),
+            live_replicas=len(transaction.live.replicas()),
         )

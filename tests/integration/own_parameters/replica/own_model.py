@@ -3,8 +3,8 @@
 import torch
 
 from disttrain.checkpoint import names, stores
+from disttrain.coordinator.protocol.commands import Checkpoint, Result, ShardWritten
 from disttrain.coordinator.protocol.messages import Joined
-from disttrain.coordinator.protocol.orders import Checkpoint, Result, ShardWritten
 from disttrain.holder import restoring, writing
 from disttrain.holder.restoring import Wanted
 from disttrain.holder.values import Notes, Values
@@ -45,14 +45,14 @@ class OwnModel:
             LOG.info("took over a checkpoint", number=restored.checkpoint, updates=self.updates)
             self._take(restored.values)
 
-    def write(self, order: Checkpoint) -> Result:
+    def write(self, command: Checkpoint) -> Result:
         """Write the model as it is. Raises NotWritten."""
         values = Values(self._share)
         for vector in self._tensors.vectors:
             flat = torch.cat([tensor.flatten() for tensor in self._tensors.tensors(vector)])
             values.tensor(vector).copy_(flat.detach())
-        made = writing.cut(order.number, values, Notes(version=self.updates))
-        written = writing.write(made, stores.open_parts(self._config.checkpoints)(order.folder))
+        made = writing.cut(command.number, values, Notes(version=self.updates))
+        written = writing.write(made, stores.open_parts(self._config.checkpoints)(command.folder))
         return ShardWritten(
             file=names.part_file(self._share.holder),
             bytes=written.bytes,

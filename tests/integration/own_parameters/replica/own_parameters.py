@@ -14,8 +14,8 @@ from disttrain.replica.strategies.own_model import (  # type: ignore[import-not-
 )
 
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.commands import Checkpoint, Result
 from disttrain.coordinator.protocol.fields import START, Progress
-from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.replica import task_calls
@@ -68,8 +68,8 @@ class Descent(Training):
         self._source.end()
         self._batches.drop()
 
-    def write_part(self, order: Checkpoint) -> Result:
-        written: Result = self._own.write(order)
+    def write_part(self, command: Checkpoint) -> Result:
+        written: Result = self._own.write(command)
         return written
 
     def progress(self) -> Progress:

@@ -4,9 +4,9 @@ import pytest
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
-from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.journal.state import IssuedCommand
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.stop import Stop, TargetMetric
@@ -16,8 +16,8 @@ HALF = TargetMetric(name="accuracy", at_least=0.5)
 MET, MISSED = {"accuracy": 5.0}, {"accuracy": 4.0}
 
 
-def _evaluations(machine: Machine) -> list[IssuedOrder]:
-    return [o for o in machine.state.orders.values() if isinstance(o.order, orders.Evaluate)]
+def _evaluations(machine: Machine) -> list[IssuedCommand]:
+    return [o for o in machine.state.orders.values() if isinstance(o.order, commands.Evaluate)]
 
 
 def _epoch(machine: Machine, member: MemberId) -> None:
@@ -28,7 +28,7 @@ def _epoch(machine: Machine, member: MemberId) -> None:
 
 
 def _evaluating() -> tuple[Machine, tuple[MemberId, MemberId]]:
-    """After an epoch; the order to evaluate is under way."""
+    """After an epoch; the command to evaluate is under way."""
     machine = Machine(stop=Stop(epochs=9, target_metric=HALF))
     _, one, two = machine.running()
     _epoch(machine, one)
@@ -143,7 +143,7 @@ def _close(machine: Machine, final: dict[str, float]) -> None:
 def _obey_once(machine: Machine) -> None:
     issued = next(iter(machine.state.orders.values()))
     result = machine._result(issued.order, issued.member)
-    machine.request(messages.OrderDone(member=issued.member, order=issued.id, result=result))
+    machine.request(messages.CommandDone(member=issued.member, order=issued.id, result=result))
 
 
 def test_a_missed_target_is_not_tried_again_before_the_next_evaluation() -> None:

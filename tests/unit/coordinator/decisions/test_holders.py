@@ -9,9 +9,9 @@ from builders.jobs import a_job
 from builders.machines import Machine
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import Checkpoint
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import MemberDied, RefusalReason
-from disttrain.coordinator.protocol.orders import Checkpoint
 from disttrain.coordinator.status import sections
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job.roles import Durability

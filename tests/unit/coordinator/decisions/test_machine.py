@@ -6,7 +6,7 @@ from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
@@ -208,13 +208,13 @@ def test_the_remainder_of_the_dead_is_taken_from_the_shards_lowest_position() ->
     machine.reach(one, lease.id, 4)
     machine.muted.add(shard)
     machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=2, exit_code=-9))
-    fences = [o for o in machine.state.orders.values() if isinstance(o.order, orders.Fence)]
+    fences = [o for o in machine.state.orders.values() if isinstance(o.order, commands.Fence)]
     assert len(fences) == 1
     sender = SenderPosition(
         index=0, incarnation=1, position=Position(lease=lease.id, offset=8), samples=8
     )
-    fenced = orders.Fenced(sender=sender, partial_chunks=2)
-    machine.request(messages.OrderDone(member=shard, order=fences[0].id, result=fenced))
+    fenced = commands.Fenced(sender=sender, partial_chunks=2)
+    machine.request(messages.CommandDone(member=shard, order=fences[0].id, result=fenced))
     data = machine.state.data
     assert (data.samples_done, data.samples_partially_applied) == (8, 0)
     assert data.portions_requeued == 1
@@ -298,7 +298,7 @@ def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
     machine.obey()
     assert not machine.state.replicas[0].live
     assert machine.state.replicas[1].live
-    assert not any(isinstance(o.order, orders.Upload) for o in machine.state.orders.values())
+    assert not any(isinstance(o.order, commands.Upload) for o in machine.state.orders.values())
 
     machine.member(Role.REPLICA, 0, "r0-again")
     machine.obey()
@@ -328,7 +328,7 @@ def test_who_owes_an_empty_shard_its_values_gets_no_work_before_it_has_sent_them
 def _evaluating() -> tuple[Machine, MemberId, MemberId, MemberId]:
     """A shard and two replicas; the second has done an epoch, which the first was told to measure.
 
-    The replicas answer no orders.
+    The replicas answer no commands.
     """
     machine = Machine(stop=Stop(epochs=9))
     shard, one, two = machine.running()
@@ -367,7 +367,7 @@ def test_without_durability_a_shard_lost_during_the_export_leaves_the_last_check
     while machine.state.phase is not Phase.EXPORTING:
         issued = next(iter(machine.state.orders.values()))
         result = machine._result(issued.order, issued.member)
-        machine.request(messages.OrderDone(member=issued.member, order=issued.id, result=result))
+        machine.request(messages.CommandDone(member=issued.member, order=issued.id, result=result))
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
     assert machine.state.reason == FailureReason.SHARD_LOST
     checkpoint = machine.state.last_checkpoint
@@ -440,9 +440,9 @@ def test_leases_of_a_replica_that_leaves_early_are_counted_as_requeued() -> None
 
 def test_a_failed_evaluation_fails_the_job_with_its_message() -> None:
     machine, shard, _, _ = _evaluating()
-    found = [o for o in machine.state.orders.values() if isinstance(o.order, orders.Evaluate)]
-    failed = orders.OrderFailed(message="measure() raised")
-    machine.request(messages.OrderDone(member=found[0].member, order=found[0].id, result=failed))
+    found = [o for o in machine.state.orders.values() if isinstance(o.order, commands.Evaluate)]
+    failed = commands.CommandFailed(message="measure() raised")
+    machine.request(messages.CommandDone(member=found[0].member, order=found[0].id, result=failed))
     assert machine.state.reason == FailureReason.EVALUATION_FAILED
     assert "measure() raised" in machine.state.message
     assert shard in [issued.member for issued in machine.state.orders.values()]
@@ -454,9 +454,9 @@ def test_a_failed_checkpoint_is_counted_and_tried_again() -> None:
     assert machine.state.last_checkpoint == 1
     machine.muted.add(shard)
     machine.tick(5.0)
-    found = [o for o in machine.state.orders.values() if isinstance(o.order, orders.Checkpoint)]
-    failed = orders.OrderFailed(message="No space left on device")
-    machine.request(messages.OrderDone(member=shard, order=found[0].id, result=failed))
+    found = [o for o in machine.state.orders.values() if isinstance(o.order, commands.Checkpoint)]
+    failed = commands.CommandFailed(message="No space left on device")
+    machine.request(messages.CommandDone(member=shard, order=found[0].id, result=failed))
     assert _summary(machine)["checkpointFailures"] == 1
     machine.muted.clear()
     for member in (one, two):
@@ -530,8 +530,8 @@ def test_without_a_last_checkpoint_a_stop_is_a_stop_and_a_result_is_missing(
     while not machine.phase().ended:
         assert machine.phase() is Phase.CHECKPOINTING
         for issued in list(machine.state.orders.values()):
-            failed = orders.OrderFailed(message="No space left on device")
-            done = messages.OrderDone(member=shard, order=issued.id, result=failed)
+            failed = commands.CommandFailed(message="No space left on device")
+            done = messages.CommandDone(member=shard, order=issued.id, result=failed)
             machine.request(done)
         machine.tick(1.0)
     assert (machine.phase(), machine.state.reason) == (phase, reason)

@@ -7,8 +7,8 @@ import pytest
 from builders.machines import BASE, Machine
 from disttrain.coordinator.decisions import news
 from disttrain.coordinator.journal import member_entries, state
-from disttrain.coordinator.journal.state import IssuedOrder, State
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.journal.state import IssuedCommand, State
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.transport.header import Role
 
@@ -19,13 +19,13 @@ def _beat(machine: Machine, member: MemberId, epoch: int) -> messages.HeartbeatR
     return reply
 
 
-def test_who_may_push_is_one_list_and_no_order_to_each_shard() -> None:
+def test_who_may_push_is_one_list_and_no_command_to_each_shard() -> None:
     machine = Machine(shards=3, replicas=4)
     shards = [machine.member(Role.SHARD, index, f"s{index}") for index in range(3)]
     before = len(machine.state.orders)
     lives = [machine.member(Role.REPLICA, index, f"r{index}") for index in range(4)]
     given = list(machine.state.orders.values())[before:]
-    assert {type(issued.order) for issued in given} == {orders.Configure}
+    assert {type(issued.order) for issued in given} == {commands.Configure}
     for shard in shards:
         heard = _beat(machine, shard, 0)
         assert heard.replicas == {life.index: life.incarnation for life in lives}
@@ -76,21 +76,21 @@ def test_after_a_restart_of_the_coordinator_everybody_is_told_again() -> None:
     assert _beat(machine, one, epochs[one]).shards is not None
 
 
-class Unsearched(dict[int, IssuedOrder]):
-    """Orders that are found by their number only."""
+class Unsearched(dict[int, IssuedCommand]):
+    """Commands that are found by their number only."""
 
     def values(self) -> NoReturn:
-        pytest.fail("all orders were looked at for one member")
+        pytest.fail("all commands were looked at for one member")
 
 
-def test_a_heartbeat_looks_at_the_orders_of_its_member_only() -> None:
+def test_a_heartbeat_looks_at_the_commands_of_its_member_only() -> None:
     machine = Machine()
     shard, one, two = machine.running()
     machine.request(messages.Stop(reason="Ctrl-C"))
     given = dict(machine.state.orders)
     assert {issued.member for issued in given.values()} == {one, two}
     machine.state.orders = Unsearched(given)
-    assert [order.order for order in _beat(machine, two, 0).orders] == [orders.Drain()]
+    assert [command.order for command in _beat(machine, two, 0).orders] == [commands.Drain()]
     assert _beat(machine, shard, 0).orders == ()
 
 
@@ -112,14 +112,14 @@ def test_a_short_timeout_bounds_every_pause() -> None:
     assert intervals == messages.Intervals(heartbeat_seconds=0.5, repeat_seconds=0.75)
 
 
-def test_a_journal_with_an_order_for_each_pair_is_read_without_them() -> None:
+def test_a_journal_with_a_command_for_each_pair_is_read_without_them() -> None:
     shard = MemberId(role=Role.SHARD, index=0, incarnation=1)
-    admit = orders.Admit(index=3, incarnation=1, live_replicas=1)
+    admit = commands.Admit(index=3, incarnation=1, live_replicas=1)
     found = State()
-    member_entries.OrderIssued(id=7, member=shard, order=admit, shards={}).apply(found)
+    member_entries.CommandIssued(id=7, member=shard, order=admit, shards={}).apply(found)
     assert (found.orders, found.next_order) == ({}, 8)
-    found.orders[7] = IssuedOrder(id=7, member=shard, order=admit)
-    found.orders[8] = IssuedOrder(id=8, member=shard, order=orders.End(reason="Epochs"))
+    found.orders[7] = IssuedCommand(id=7, member=shard, order=admit)
+    found.orders[8] = IssuedCommand(id=8, member=shard, order=commands.End(reason="Epochs"))
     assert list(state.from_json(state.to_json(found)).orders) == [8]
 
 

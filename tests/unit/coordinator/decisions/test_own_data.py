@@ -1,4 +1,4 @@
-"""The account of a plain loop's samples, which belong to no epoch of the job."""
+"""The account of a joined loop's samples, which belong to no epoch of the job."""
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
@@ -11,7 +11,7 @@ from disttrain.transport.header import Role
 
 
 def joined(machine: Machine) -> MemberId:
-    """A plain loop that has told of 64 samples."""
+    """A joined loop that has told of 64 samples."""
     machine.running()
     reply = machine.request(
         messages.Join(role=Role.REPLICA, index=900, instance="loop", pid=900, layout=LAYOUT)

@@ -5,7 +5,7 @@ from builders.control_members import LAYOUT
 from builders.machines import Machine, asynchronous
 from disttrain.coordinator.journal import job_entries, resume, state
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.state.placement import Placement, place
 from disttrain.state.vector import SINGLE
 from disttrain.transport.header import Role
@@ -43,11 +43,11 @@ def test_members_and_shards_are_told_one_table() -> None:
     (issued,) = [
         issued
         for issued in machine.state.orders.values()
-        if isinstance(issued.order, orders.Configure) and issued.member.index == 0
+        if isinstance(issued.order, commands.Configure) and issued.member.index == 0
     ]
     told = machine.coordinator.numbered(issued).order
-    assert isinstance(told, orders.Configure)
-    assert issued.order == orders.Configure()
+    assert isinstance(told, commands.Configure)
+    assert issued.order == commands.Configure()
     assert isinstance(first, messages.Joined)
     assert isinstance(late, messages.Joined)
     assert told.placement == first.placement == late.placement == asked(machine)

@@ -2,7 +2,7 @@
 
 from builders.batch_machines import BatchMachine, batch_method
 from builders.machines import asynchronous
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.status import sections
 from disttrain.coordinator.strategies.batch import status as batch_status
@@ -21,7 +21,7 @@ def a_machine() -> BatchMachine:
 
 def issued(machine: BatchMachine, kind: type[object]) -> list[MemberId]:
     found = machine.state.orders.values()
-    return [order.member for order in found if isinstance(order.order, kind)]
+    return [command.member for command in found if isinstance(command.order, kind)]
 
 
 def stage(machine: BatchMachine) -> str:
@@ -31,7 +31,7 @@ def stage(machine: BatchMachine) -> str:
 
 
 def processed() -> tuple[BatchMachine, MemberId, list[MemberId]]:
-    """A machine, its shard and replicas after all of the warm start; its last orders are open."""
+    """A machine, its shard and replicas after all of the warm start; its last commands are open."""
     machine = a_machine()
     shard, *replicas = machine.running()
     assert stage(machine) == "warm_start"
@@ -59,7 +59,7 @@ def test_the_object_tells_the_progress_of_the_whole_job() -> None:
 def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint() -> None:
     machine, _, replicas = processed()
     assert machine.state.samples == SAMPLES
-    assert issued(machine, orders.Drain) == replicas
+    assert issued(machine, commands.Drain) == replicas
     assert machine.state.batch is None
 
     machine.obey()
@@ -85,7 +85,7 @@ def test_a_replica_that_joins_later_leaves_the_warm_start_before_it_gets_a_group
     assert machine.work(late).wait
 
     machine.tick()
-    assert issued(machine, orders.LeaveWarmStart) == [late]
+    assert issued(machine, commands.LeaveWarmStart) == [late]
     machine.obey()
     assert machine.ask(late) != ()
 
@@ -95,7 +95,7 @@ def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> 
     machine.muted.add(shard)
     machine.obey()
     machine.tick()
-    (asked,) = issued(machine, orders.Checkpoint)
+    (asked,) = issued(machine, commands.Checkpoint)
     assert asked == shard
 
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))

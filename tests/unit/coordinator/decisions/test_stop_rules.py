@@ -7,7 +7,7 @@ import pytest
 from builders.machines import Machine
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import StopReason
@@ -57,18 +57,18 @@ def test_a_target_may_be_a_lower_or_an_upper_bound_and_is_never_met_by_nan() -> 
     assert stop_rules.met(stop, _reached(accuracy=0.95)) is StopReason.TARGET_METRIC
 
 
-def _turn(state: State, now: float, **settings: object) -> Turn:
+def _transaction(state: State, now: float, **settings: object) -> Transaction:
     """Of a job whose shard has its values."""
     shard = Group(role=Role.SHARD, index=0, incarnation=1, instance="s", initialised=True)
     state.shards = {0: shard}
-    return Machine(state, **settings).coordinator._turn(now)
+    return Machine(state, **settings).coordinator._transaction(now)
 
 
 def test_evaluations_are_due_by_epochs_and_by_seconds() -> None:
     def due(rules: Evaluation, epochs: int, evaluated: int, since: float) -> bool:
         state = State(test_samples=10, evaluated_epoch=evaluated, evaluation_tried=100.0)
         state.data.epochs_done = epochs
-        return running.is_evaluation_due(_turn(state, 100.0 + since, evaluation=rules))
+        return running.is_evaluation_due(_transaction(state, 100.0 + since, evaluation=rules))
 
     every_other = Evaluation(every_epochs=2)
     assert not due(every_other, 1, 0, 99)
@@ -83,7 +83,7 @@ def test_evaluations_are_due_by_epochs_and_by_seconds() -> None:
 def test_the_first_checkpoint_is_due_at_once_and_a_failed_one_soon() -> None:
     def due(tried: float | None, now: float, last: int | None) -> bool:
         state = State(checkpoint_tried=tried, next_checkpoint=3, last_checkpoint=last)
-        return running.is_checkpoint_due(_turn(state, now, checkpoint_seconds=60.0))
+        return running.is_checkpoint_due(_transaction(state, now, checkpoint_seconds=60.0))
 
     assert due(None, 100.0, last=2)
     assert not due(100.0, 159.0, last=2)

@@ -138,7 +138,7 @@ def test_the_course_goes_on_or_begins_again_where_it_is(
     machine.evaluate(first, second)
     machine.evaluate(first, second)
     before = machine.batch.course
-    was, order = before.evaluation.number, before.order.number
+    was, command = before.evaluation.number, before.order.number
     samples, iteration = before.samples, before.method.progress.iteration
 
     _change_rules(machine, now)
@@ -147,7 +147,7 @@ def test_the_course_goes_on_or_begins_again_where_it_is(
     assert (run_state.samples, run_state.method.progress.iteration) == (samples, iteration)
     assert (run_state.method.search is None) is begins_again
     assert (run_state.evaluation.number > was) is begins_again
-    assert run_state.order.number == order
+    assert run_state.order.number == command
     assert machine.batch.changes == ["something is different"]
 
 
@@ -165,12 +165,12 @@ def test_a_method_that_had_ended_goes_on_by_other_rules() -> None:
     while machine.batch.course.method.progress.end is None:
         machine.evaluate(first, second)
     assert machine.phase() is not Phase.FAILED
-    order = machine.batch.course.order.number
+    command = machine.batch.course.order.number
 
     _change_rules(machine, by_lbfgs(gradient_tolerance=0.0))
     run_state = machine.batch.course
     assert run_state.method.progress.end is None
-    assert run_state.order.number == order + 1
+    assert run_state.order.number == command + 1
 
 
 @pytest.mark.parametrize(

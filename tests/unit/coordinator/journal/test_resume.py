@@ -5,7 +5,7 @@ import pytest
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.transport.header import Role
 
@@ -99,9 +99,9 @@ def _reached(replica: MemberId) -> SenderPosition:
 
 def _answer_fences(machine: Machine, sender: SenderPosition) -> None:
     for issued in list(machine.state.orders.values()):
-        if isinstance(issued.order, orders.Fence):
-            result = orders.Fenced(sender=sender)
-            done = messages.OrderDone(member=issued.member, order=issued.id, result=result)
+        if isinstance(issued.order, commands.Fence):
+            result = commands.Fenced(sender=sender)
+            done = messages.CommandDone(member=issued.member, order=issued.id, result=result)
             machine.request(done)
 
 

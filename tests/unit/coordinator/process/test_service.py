@@ -26,7 +26,7 @@ from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import leave_notices, messages, orders, payloads
+from disttrain.coordinator.protocol import commands, leave_notices, messages, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.protocol.messages import HeartbeatReply
@@ -142,16 +142,16 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_each_turn_of_the_loop_shows_over_http(
+def test_each_iteration_of_the_loop_shows_over_http(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns: list[float] = []
-    monkeypatch.setattr(served.metrics.health, "turn", lambda: turns.append(served.now))
+    iterations: list[float] = []
+    monkeypatch.setattr(served.metrics.health, "iterated", lambda: iterations.append(served.now))
     served.listener.say(Role.LAUNCHER, STOP)
 
     served.service.run()
 
-    assert turns
+    assert iterations
 
 
 def test_a_loop_that_hangs_shows_over_http(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
     assert 1 <= len(lines) < len(flood) // 10
 
 
-def test_answers_orders_and_news_say_which_life_of_the_coordinator_they_are_of(
+def test_answers_commands_and_news_say_which_life_of_the_coordinator_they_are_of(
     served: Served,
 ) -> None:
     served.machine.state.incarnation = 3
@@ -207,7 +207,7 @@ def test_answers_orders_and_news_say_which_life_of_the_coordinator_they_are_of(
 
     def stop_when_news_were_told() -> None:
         if served.machine.state.phase is Phase.STOPPED:
-            # Nobody answers the orders.
+            # Nobody answers the commands.
             served.now += 1000
         elif served.listener.unasked:
             served.listener.say(Role.LAUNCHER, STOP)
@@ -215,7 +215,7 @@ def test_answers_orders_and_news_say_which_life_of_the_coordinator_they_are_of(
     served.listener.when_idle = stop_when_news_were_told
     served.service.run()
 
-    assert served.listener.lives == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_ORDER: {3}}
+    assert served.listener.lives == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_COMMAND: {3}}
 
 
 def test_a_coordinator_of_whose_next_life_a_member_has_heard_ends(served: Served) -> None:
@@ -285,9 +285,9 @@ def test_a_coordinator_that_is_told_to_end_saves_and_leaves_the_job_as_it_is(
     served.parts.leaving = True
 
     def answer() -> None:
-        for order in served.machine.orders_for(shard):
-            failed = orders.OrderFailed(message="no disk")
-            done = messages.OrderDone(member=shard, order=order.id, result=failed)
+        for command in served.machine.commands_for(shard):
+            failed = commands.CommandFailed(message="no disk")
+            done = messages.CommandDone(member=shard, order=command.id, result=failed)
             served.listener.say(Role.SHARD, done)
 
     served.listener.when_idle = answer

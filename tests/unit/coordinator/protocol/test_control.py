@@ -19,7 +19,7 @@ from disttrain.coordinator.errors import (
     MessageTooLong,
     NotJoined,
 )
-from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, SenderPosition
@@ -132,47 +132,47 @@ def test_a_request_is_repeated_until_it_is_answered() -> None:
     assert control.poll(None).replies == {}
 
 
-def test_an_order_is_given_once_however_often_it_arrives() -> None:
+def test_a_command_is_given_once_however_often_it_arrives() -> None:
     control, channel, _ = _joined()
-    order = orders.NumberedOrder(id=7, order=orders.Drain())
+    command = commands.NumberedCommand(id=7, order=commands.Drain())
     for _ in range(2):
-        pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)
-        channel.arrive(pushed, payloads.encode_order(order))
-    assert control.poll(None).orders == (order,)
-    channel.script = lambda _: messages.HeartbeatReply(orders=(order,))
-    assert control.poll(ShardReport).orders == ()
+        pushed = EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=7)
+        channel.arrive(pushed, payloads.encode_command(command))
+    assert control.poll(None).commands == (command,)
+    channel.script = lambda _: messages.HeartbeatReply(orders=(command,))
+    assert control.poll(ShardReport).commands == ()
 
 
-def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
-    order = orders.NumberedOrder(id=7, order=orders.Configure())
+def test_a_command_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
+    command = commands.NumberedCommand(id=7, order=commands.Configure())
     channel = ScriptedChannel(_accepting)
     control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
-    pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)
-    channel.arrive(pushed, payloads.encode_order(order))
+    pushed = EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=7)
+    channel.arrive(pushed, payloads.encode_command(command))
     control.join(JOIN)
-    assert control.poll(None).orders == (order,)
-    assert control.poll(None).orders == ()
+    assert control.poll(None).commands == (command,)
+    assert control.poll(None).commands == ()
 
 
 def test_an_older_life_of_the_coordinator_is_not_listened_to() -> None:
     control, channel, _ = _joined()
     for life, number in ((3, 7), (2, 8), (3, 9)):
-        order = orders.NumberedOrder(id=number, order=orders.Drain())
-        pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=number, incarnation=life)
-        channel.arrive(pushed, payloads.encode_order(order))
+        command = commands.NumberedCommand(id=number, order=commands.Drain())
+        pushed = EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=number, incarnation=life)
+        channel.arrive(pushed, payloads.encode_command(command))
 
-    assert [order.id for order in control.poll(None).orders] == [7, 9]
+    assert [command.id for command in control.poll(None).commands] == [7, 9]
     assert control.header(1).receiver_incarnation == 3
 
 
 def test_a_report_goes_ahead_of_an_answer() -> None:
     control, channel, _ = _joined()
     control.poll(lambda: ShardReport(applied=1))
-    order = orders.NumberedOrder(id=7, order=orders.End(reason="Epochs"))
-    control.answer([(order, orders.Done())], lambda: ShardReport(applied=2))
+    command = commands.NumberedCommand(id=7, order=commands.End(reason="Epochs"))
+    control.answer([(command, commands.Done())], lambda: ShardReport(applied=2))
     report, answer = channel.sent[-2:]
     assert report == messages.Heartbeat(member=MEMBER, shard=ShardReport(applied=2))
-    assert answer == messages.OrderDone(member=MEMBER, order=7, result=orders.Done())
+    assert answer == messages.CommandDone(member=MEMBER, order=7, result=commands.Done())
 
 
 def _told(channel: ScriptedChannel, reply: messages.HeartbeatReply) -> None:
@@ -256,7 +256,10 @@ def test_counters_go_once_ahead_of_many_answers() -> None:
     control, channel, _ = _joined()
     control.poll(ShardReport)
     channel.sent.clear()
-    done = [(orders.NumberedOrder(id=n, order=orders.Drain()), orders.Done()) for n in range(1, 9)]
+    done = [
+        (commands.NumberedCommand(id=n, order=commands.Drain()), commands.Done())
+        for n in range(1, 9)
+    ]
     control.answer(done, lambda: ShardReport(applied=2))
     assert [request.kind for request in channel.sent] == ["heartbeat"] + 8 * ["order_done"]
 
@@ -296,14 +299,14 @@ def test_whoever_asks_by_a_request_that_is_too_long_is_told() -> None:
 def test_garbage_is_passed_over() -> None:
     control, channel, _ = _joined()
     for payload in (b"", b"\xff", b"{}"):
-        channel.arrive(EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=1), payload)
-    assert control.poll(None).orders == ()
+        channel.arrive(EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=1), payload)
+    assert control.poll(None).commands == ()
 
 
-def test_an_order_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     control, channel, _ = _joined()
     for payload in (b"{}", b"{}", b"[]"):
-        channel.arrive(EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=1), payload)
+        channel.arrive(EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=1), payload)
         control.poll(None)
     assert len(caplog.records) == 2
 
@@ -347,8 +350,8 @@ def test_a_coordinator_that_forgot_this_life_is_joined_again() -> None:
     assert isinstance(channel.sent[-1], messages.Join)
 
 
-def test_whoever_waits_is_told_of_the_end_when_it_lies_among_the_orders() -> None:
-    end = orders.NumberedOrder(id=7, order=orders.End(reason="Diverged"))
+def test_whoever_waits_is_told_of_the_end_when_it_lies_among_the_commands() -> None:
+    end = commands.NumberedCommand(id=7, order=commands.End(reason="Diverged"))
     channel = ScriptedChannel(
         lambda request: (
             messages.HeartbeatReply(orders=(end,))
@@ -361,7 +364,7 @@ def test_whoever_waits_is_told_of_the_end_when_it_lies_among_the_orders() -> Non
     try:
         client.join(JOIN, ShardReport, timeout=5)
         assert told.wait(5)
-        assert client.orders.get_nowait() == end
+        assert client.commands.get_nowait() == end
     finally:
         client.close()
 
@@ -488,11 +491,11 @@ def _joined_to_one_that_leaves(
     return control
 
 
-def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
-    order = orders.NumberedOrder(id=7, order=orders.Drain())
+def test_the_threaded_client_answers_futures_and_hands_out_commands() -> None:
+    command = commands.NumberedCommand(id=7, order=commands.Drain())
     channel = ScriptedChannel(
         lambda request: (
-            messages.HeartbeatReply(orders=(order,), lost_leases=(5,))
+            messages.HeartbeatReply(orders=(command,), lost_leases=(5,))
             if isinstance(request, messages.Heartbeat)
             else _accepting(request)
         )
@@ -500,10 +503,10 @@ def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
     client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01)
     try:
         assert client.join(JOIN, ShardReport, timeout=5).member == MEMBER
-        assert client.orders.get(timeout=5) == order
-        client.answer(order, orders.Done())
+        assert client.commands.get(timeout=5) == command
+        client.answer(command, commands.Done())
         assert client.flush(5.0)
-        assert any(isinstance(request, messages.OrderDone) for request in channel.sent)
+        assert any(isinstance(request, messages.CommandDone) for request in channel.sent)
         assert client.lost_leases == {5}
     finally:
         client.close()
@@ -568,17 +571,17 @@ def test_a_request_does_not_lie_while_the_thread_waits_for_something_else() -> N
         client.close()
 
 
-def test_counters_as_they_are_now_go_before_what_came_of_an_order() -> None:
+def test_counters_as_they_are_now_go_before_what_came_of_a_command() -> None:
     channel = ScriptedChannel(_accepting)
     client = CoordinatorClient(lambda: channel, Role.SHARD, heartbeat_seconds=3600.0)
     try:
         client.join(JOIN, ShardReport, timeout=5)
-        client.answer(orders.NumberedOrder(id=1, order=orders.Drain()), orders.Done())
+        client.answer(commands.NumberedCommand(id=1, order=commands.Drain()), commands.Done())
         assert client.flush(5.0)
     finally:
         client.close()
     kinds = [type(request) for request in channel.sent]
-    assert kinds[kinds.index(messages.OrderDone) - 1] is messages.Heartbeat
+    assert kinds[kinds.index(messages.CommandDone) - 1] is messages.Heartbeat
     assert kinds.count(messages.Heartbeat) <= 2
 
 
@@ -591,7 +594,7 @@ def test_the_threaded_client_ends_when_this_life_is_fenced() -> None:
     client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01, on_end=told.set)
     client.join(JOIN, ShardReport, timeout=5)
     assert told.wait(5)
-    assert isinstance(client.orders.get_nowait().order, orders.End)
+    assert isinstance(client.commands.get_nowait().order, commands.End)
     with pytest.raises(MemberFenced):
         client.request(messages.Status()).result(5)
     client.close()

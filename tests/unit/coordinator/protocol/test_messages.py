@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from builders import placements
 from builders.control_members import LAYOUT
 from disttrain.coordinator.errors import MessageRefused
-from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.transport.header import Role
@@ -26,10 +26,10 @@ MEMBER = MemberId(role=Role.REPLICA, index=3, incarnation=7)
             last_lease=4,
             progress=Progress(position=Position(lease=4, offset=2), abandoned=(Position(),)),
         ),
-        messages.OrderDone(
+        messages.CommandDone(
             member=MEMBER,
             order=9,
-            result=orders.Evaluated(sums={"a": 1.0}, samples=2, loss=float("inf")),
+            result=commands.Evaluated(sums={"a": 1.0}, samples=2, loss=float("inf")),
         ),
         messages.MemberDied(role=Role.SHARD, index=0, pid=5, exit_code=-9),
         messages.Stop(reason="Ctrl-C"),
@@ -39,15 +39,15 @@ def test_requests_survive_the_way(request_: messages.Request) -> None:
     assert payloads.parse_request(payloads.encode_request(request_)) == request_
 
 
-def test_orders_and_replies_survive_the_way() -> None:
-    order = orders.NumberedOrder(
+def test_commands_and_replies_survive_the_way() -> None:
+    command = commands.NumberedCommand(
         id=1,
-        order=orders.Configure(
+        order=commands.Configure(
             placement=placements.a_placement({placements.PARAMETERS: 64}, 2, ("momentum",))
         ),
     )
-    assert payloads.parse_order(payloads.encode_order(order)) == order
-    reply = messages.HeartbeatReply(orders=(order,), lost_leases=(3,))
+    assert payloads.parse_command(payloads.encode_command(command)) == command
+    reply = messages.HeartbeatReply(orders=(command,), lost_leases=(3,))
     assert payloads.parse_reply(payloads.encode_reply(reply)) == reply
 
 

@@ -1,4 +1,4 @@
-"""What the coordinator decides about a batch method: when orders go out, whose results count."""
+"""What the coordinator decides about a batch method: when commands go out, whose results count."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from builders.batch_machines import RULES, BatchMachine, batch_method
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
 from disttrain.coordinator.strategies import sandblaster
 from disttrain.coordinator.strategies.batch import status as batch_status
@@ -19,21 +19,21 @@ from disttrain.sandblaster.operations import PARAMETERS
 from disttrain.transport.header import Role
 
 
-def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
+def test_no_command_is_given_before_there_is_a_checkpoint() -> None:
     machine = BatchMachine()
     shard = machine.member(Role.SHARD, 0, "s0")
     machine.member(Role.REPLICA, 0, "r0")
     for _ in range(3):
         for issued in list(machine.state.orders.values()):
-            if not isinstance(issued.order, orders.Checkpoint):
-                done = orders.Done()
+            if not isinstance(issued.order, commands.Checkpoint):
+                done = commands.Done()
                 machine.request(
-                    messages.OrderDone(member=issued.member, order=issued.id, result=done)
+                    messages.CommandDone(member=issued.member, order=issued.id, result=done)
                 )
     machine.tick(1.0)
 
     kinds = {type(one.order) for one in machine.state.orders.values() if one.member == shard}
-    assert kinds == {orders.Checkpoint}
+    assert kinds == {commands.Checkpoint}
     machine.obey()
     assert machine.batch.course.stage is Stage.COMPUTING
     assert machine.batch.cut_number == 1
@@ -42,10 +42,10 @@ def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
 class SlowDisk(BatchMachine):
     """Each checkpoint takes longer than until the next one is due."""
 
-    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
-        if isinstance(order, orders.Checkpoint):
+    def _result(self, command: commands.Command, member: MemberId) -> commands.Result:
+        if isinstance(command, commands.Checkpoint):
             self.now += 11.0
-        return super()._result(order, member)
+        return super()._result(command, member)
 
 
 def test_between_two_checkpoints_something_is_done_however_long_they_take() -> None:
@@ -149,7 +149,7 @@ def test_a_shard_that_is_out_of_step_makes_all_return_to_the_checkpoint() -> Non
     machine = BatchMachine()
     _, first, second = machine.running()
     before = machine.batch.course.evaluation.number
-    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.failing = commands.CommandFailed(message="lost", why=commands.WhyFailed.OUT_OF_STEP)
     machine.evaluate(first, second)
 
     assert machine.returned == [1]
@@ -181,7 +181,7 @@ def a_machine_with_two_checkpoints() -> tuple[BatchMachine, MemberId, MemberId]:
 def test_all_return_to_the_checkpoint_before_a_damaged_one() -> None:
     machine, first, second = a_machine_with_two_checkpoints()
     machine.damaged = {2}
-    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.failing = commands.CommandFailed(message="lost", why=commands.WhyFailed.OUT_OF_STEP)
     machine.evaluate(first, second)
 
     assert machine.returned == [1]
@@ -193,7 +193,7 @@ def test_all_return_to_the_checkpoint_before_a_damaged_one() -> None:
 def test_without_a_whole_checkpoint_the_job_fails_with_the_reason() -> None:
     machine, first, second = a_machine_with_two_checkpoints()
     machine.damaged = {1, 2}
-    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.failing = commands.CommandFailed(message="lost", why=commands.WhyFailed.OUT_OF_STEP)
     machine.evaluate(first, second)
 
     assert machine.phase() is Phase.FAILED
@@ -220,10 +220,10 @@ def test_what_was_computed_of_an_evaluation_is_counted_when_it_is_dropped() -> N
     assert machine.state.samples == 32
 
 
-def test_a_shard_that_cannot_do_an_order_fails_the_job() -> None:
+def test_a_shard_that_cannot_do_a_command_fails_the_job() -> None:
     machine = BatchMachine()
     _, first, second = machine.running()
-    machine.failing = orders.OrderFailed(message="no memory")
+    machine.failing = commands.CommandFailed(message="no memory")
     machine.evaluate(first, second)
 
     assert machine.phase() is Phase.FAILED
@@ -304,7 +304,7 @@ def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
     assert "makes 3 groups of portions, and the data has only 2" in machine.state.message
 
 
-def test_more_groups_than_an_order_has_room_for_fail_the_job(
+def test_more_groups_than_a_command_has_room_for_fail_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandblaster, "MOST_GROUPS", 1)
@@ -316,16 +316,18 @@ def test_more_groups_than_an_order_has_room_for_fail_the_job(
     assert "2 groups of a batch, and 1 are the most" in machine.state.message
 
 
-def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
+def test_a_command_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
     last = 2**32 + sandblaster.MOST_GROUPS
-    order = Program(
+    command = Program(
         coordinator=2,
         number=1,
         iteration=1,
         evaluation=1,
         commits=tuple(range(last - sandblaster.MOST_GROUPS, last)),
     )
-    sent = payloads.encode_order(orders.NumberedOrder(id=1, order=orders.Perform(order=order)))
+    sent = payloads.encode_command(
+        commands.NumberedCommand(id=1, order=commands.Perform(order=command))
+    )
     assert len(sent) < payloads.LIMIT_BYTES
 
 

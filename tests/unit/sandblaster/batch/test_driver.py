@@ -18,7 +18,7 @@ def a_driver() -> Driver:
     return Driver(Descent(rules, Lbfgs(history=2)), DriverRules(groups=7))
 
 
-def test_an_evaluation_costs_two_orders_but_for_exact_products() -> None:
+def test_an_evaluation_costs_two_commands_but_for_exact_products() -> None:
     run_state = batch.serial(a_driver()).run_state
 
     progress = run_state.method.progress

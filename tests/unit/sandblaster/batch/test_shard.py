@@ -1,4 +1,4 @@
-"""What one shard does with gradients and orders, each of them at most once."""
+"""What one shard does with gradients and commands, each of them at most once."""
 
 import itertools
 from dataclasses import replace
@@ -129,7 +129,7 @@ def test_an_empty_range_takes_part_with_one_empty_chunk() -> None:
     assert shard.carry_out(commit(1)).scalars == (0.0,)
 
 
-def test_a_shard_that_begins_with_a_checkpoint_goes_on_with_the_next_order() -> None:
+def test_a_shard_that_begins_with_a_checkpoint_goes_on_with_the_next_command() -> None:
     before = a_shard()
     before.carry_out(replace(commit(), operations=DOUBLE))
     log = ProgramLog(coordinator=before.log.coordinator, last=before.log.last)
@@ -285,11 +285,11 @@ def test_a_winner_that_an_earlier_coordinator_told_of_is_not_exchanged() -> None
         shard.carry_out(commit(2))
 
 
-def test_an_order_that_is_said_again_is_not_done_again() -> None:
+def test_a_command_that_is_said_again_is_not_done_again() -> None:
     shard = a_shard()
-    order = Program(coordinator=1, number=2, iteration=0, evaluation=1, operations=DOUBLE)
+    command = Program(coordinator=1, number=2, iteration=0, evaluation=1, operations=DOUBLE)
 
-    assert shard.carry_out(order) == shard.carry_out(order)
+    assert shard.carry_out(command) == shard.carry_out(command)
     assert shard.vectors[PARAMETERS].tolist() == [2.0] * LENGTH
 
 
@@ -298,15 +298,15 @@ def test_an_order_that_is_said_again_is_not_done_again() -> None:
     [(1, 3, "of coordinator 1; 2 was heard"), (2, 1, "does not follow"), (2, 4, "does not follow")],
     ids=["an old coordinator", "overtaken", "one is missing"],
 )
-def test_orders_out_of_their_turn_are_refused(coordinator: int, number: int, words: str) -> None:
+def test_commands_out_of_their_turn_are_refused(coordinator: int, number: int, words: str) -> None:
     shard = a_shard()
     shard.carry_out(Program(coordinator=2, number=2, iteration=0, evaluation=1))
-    order = Program(
+    command = Program(
         coordinator=coordinator, number=number, iteration=0, evaluation=1, operations=DOUBLE
     )
 
     with pytest.raises(ProgramRefused, match=words):
-        shard.carry_out(order)
+        shard.carry_out(command)
 
     assert shard.vectors[PARAMETERS].tolist() == [1.0] * LENGTH
 
@@ -316,9 +316,9 @@ def test_orders_out_of_their_turn_are_refused(coordinator: int, number: int, wor
     [("a", "a"), ("ab", "(ab)"), ("abc", "((ab)c)"), ("abcde", "(((ab)(cd))e)")],
 )
 def test_neighbours_are_added_first_in_whatever_order_they_come(terms: str, wanted: str) -> None:
-    for order in itertools.permutations(range(len(terms))):
+    for places in itertools.permutations(range(len(terms))):
         folding = Folding(len(terms), lambda one, two: f"({one}{two})")
-        for place in order:
+        for place in places:
             assert folding.total is None
             folding.put(place, terms[place])
         assert folding.total == wanted

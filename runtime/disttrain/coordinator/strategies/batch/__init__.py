@@ -1,1 +1,1 @@
-"""Batch optimisation (DistBelief 4.2): work, orders and checkpoints of Sandblaster. No I/O."""
+"""Batch optimisation (DistBelief 4.2): work, commands and checkpoints of Sandblaster. No I/O."""

@@ -3,107 +3,115 @@
 Decides; no I/O.
 """
 
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
-from disttrain.coordinator.journal.state import IssuedOrder
+from disttrain.coordinator.journal.state import IssuedCommand
 from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import commands, messages
 from disttrain.job.roles import Durability
 
 
-def lives(turn: Turn) -> tuple[int, ...]:
+def lives(transaction: Transaction) -> tuple[int, ...]:
     """Incarnations of the living shards, by index."""
-    return tuple(shard.incarnation for shard in turn.live.shards())
+    return tuple(shard.incarnation for shard in transaction.live.shards())
 
 
-def are_together(turn: Turn, batch: Batch) -> bool:
+def are_together(transaction: Transaction, batch: Batch) -> bool:
     """Whether the shards, which are all ready, are where the run is; if not, they will be."""
-    if not batch.returning and lives(turn) == batch.lives:
+    if not batch.returning and lives(transaction) == batch.lives:
         return True
     if batch.cut_number is None:
-        return _are_at_the_beginning(turn)
+        return _are_at_the_beginning(transaction)
     if not batch.returning:
-        begin(turn, "a shard has a new life")
+        begin(transaction, "a shard has a new life")
     away = [
         shard
-        for shard in turn.live.shards()
+        for shard in transaction.live.shards()
         if batch.returned.get(shard.index) != shard.incarnation
     ]
-    turn.tell(away, orders.RollBack(checkpoint=batch.cut_number))
+    transaction.tell(away, commands.RollBack(checkpoint=batch.cut_number))
     if away:
         return False
-    turn.record(batch_entries.RunRolledBack(shards=lives(turn)))
+    transaction.record(batch_entries.RunRolledBack(shards=lives(transaction)))
     return True
 
 
-def begin(turn: Turn, reason: str) -> None:
-    turn.record(batch_entries.RollbackBegun(reason=reason))
-    _withdraw(turn, orders.Perform, orders.Decide)
-    shard_lost(turn)
+def begin(transaction: Transaction, reason: str) -> None:
+    transaction.record(batch_entries.RollbackBegun(reason=reason))
+    _withdraw(transaction, commands.Perform, commands.Decide)
+    shard_lost(transaction)
 
 
-def shard_lost(turn: Turn) -> None:
+def shard_lost(transaction: Transaction) -> None:
     """Whoever measures the shards' values now may read those of two points: it is done again.
 
     A shard's next life serves no values before the coordinator knows that the last one is over.
     """
-    for issued in turn.orders.of_kind(orders.Evaluate) if turn.state.batch is not None else ():
-        if isinstance(issued.order, orders.Evaluate) and issued.order.model_file is None:
-            turn.record(member_entries.OrderClosed(id=issued.id))
+    for issued in (
+        transaction.commands.of_kind(commands.Evaluate)
+        if transaction.state.batch is not None
+        else ()
+    ):
+        if isinstance(issued.order, commands.Evaluate) and issued.order.model_file is None:
+            transaction.record(member_entries.CommandClosed(id=issued.id))
 
 
-def rolled_back(turn: Turn, issued: IssuedOrder) -> None:
-    batch = turn.state.batch
-    if batch is None or not isinstance(issued.order, orders.RollBack):
+def rolled_back(transaction: Transaction, issued: IssuedCommand) -> None:
+    batch = transaction.state.batch
+    if batch is None or not isinstance(issued.order, commands.RollBack):
         return
     if batch.returning and issued.order.checkpoint == batch.cut_number:
-        turn.record(batch_entries.ShardRolledBack(member=issued.member))
+        transaction.record(batch_entries.ShardRolledBack(member=issued.member))
 
 
-def failed(turn: Turn, issued: IssuedOrder, result: orders.OrderFailed) -> None:
-    batch, name = turn.state.batch, issued.member.name
+def failed(transaction: Transaction, issued: IssuedCommand, result: commands.CommandFailed) -> None:
+    batch, name = transaction.state.batch, issued.member.name
     if batch is None:
-        turn.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
-    elif isinstance(issued.order, orders.RollBack):
-        _not_rolled_back(turn, batch, f"{name}: {result.message}", result.why)
-    elif result.why is not orders.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
-        turn.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
+        transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
+    elif isinstance(issued.order, commands.RollBack):
+        _not_rolled_back(transaction, batch, f"{name}: {result.message}", result.why)
+    elif result.why is not commands.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
+        transaction.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
-        begin(turn, f"{name}: {result.message}")
+        begin(transaction, f"{name}: {result.message}")
 
 
-def _not_rolled_back(turn: Turn, batch: Batch, message: str, why: orders.WhyFailed) -> None:
-    if why is not orders.WhyFailed.DAMAGED:
-        turn.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
+def _not_rolled_back(
+    transaction: Transaction, batch: Batch, message: str, why: commands.WhyFailed
+) -> None:
+    if why is not commands.WhyFailed.DAMAGED:
+        transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
     elif not batch.earlier:
-        turn.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
+        transaction.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
     else:
-        turn.record(batch_entries.SnapshotDamaged(reason=message))
-        _withdraw(turn, orders.RollBack)
+        transaction.record(batch_entries.SnapshotDamaged(reason=message))
+        _withdraw(transaction, commands.RollBack)
 
 
-def _withdraw(turn: Turn, *kinds: type[orders.Perform | orders.Decide | orders.RollBack]) -> None:
+def _withdraw(
+    transaction: Transaction, *kinds: type[commands.Perform | commands.Decide | commands.RollBack]
+) -> None:
     for kind in kinds:
-        for issued in turn.orders.of_kind(kind):
-            turn.record(member_entries.OrderClosed(id=issued.id))
+        for issued in transaction.commands.of_kind(kind):
+            transaction.record(member_entries.CommandClosed(id=issued.id))
 
 
-def watch_the_end(turn: Turn) -> None:
+def watch_the_end(transaction: Transaction) -> None:
     """A job that closes and has lost a shard goes on from the snapshot; see `are_together`."""
-    batch = turn.state.batch
-    closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
-    if batch is None or not closing or not turn.holders_ready():
+    batch = transaction.state.batch
+    closing = transaction.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
+    if batch is None or not closing or not transaction.holders_ready():
         return
-    if batch.returning or lives(turn) != batch.lives:
-        turn.go_to(Phase.RUNNING)
+    if batch.returning or lives(transaction) != batch.lives:
+        transaction.go_to(Phase.RUNNING)
 
 
-def _are_at_the_beginning(turn: Turn) -> bool:
-    """No order is given before there is a checkpoint, if there will be any."""
-    if turn.settings.durability is Durability.NONE:
+def _are_at_the_beginning(transaction: Transaction) -> bool:
+    """No command is given before there is a checkpoint, if there will be any."""
+    if transaction.settings.durability is Durability.NONE:
         message = "a shard was lost and durability is none: nobody else has its vectors"
-        turn.fail(messages.FailureReason.SHARD_LOST, message)
+        transaction.fail(messages.FailureReason.SHARD_LOST, message)
         return False
-    turn.record(batch_entries.RunRolledBack(shards=lives(turn)))
+    transaction.record(batch_entries.RunRolledBack(shards=lives(transaction)))
     return True

@@ -1,4 +1,4 @@
-"""Which orders that go wrong are answered, and which end the replica."""
+"""Which commands that go wrong are answered, and which end the replica."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,16 +10,16 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from disttrain.coordinator.protocol.orders import (
+from disttrain.coordinator.protocol.commands import (
+    CommandFailed,
     Drain,
     Evaluate,
     LeaveWarmStart,
-    OrderFailed,
     Upload,
 )
-from disttrain.coordinator.protocol.orders import Split as Told
+from disttrain.coordinator.protocol.commands import Split as Told
 from disttrain.replica.errors import ModelNotSupported
-from disttrain.replica.replica import Orders
+from disttrain.replica.replica import Commands
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split, Task
@@ -27,25 +27,25 @@ from disttrain.task.task import Split, Task
 FROZEN = ModelError("the loss changes the parameter 'teacher.weight', which is frozen")
 
 
-def orders_that_raise(error: Exception, task: TaskCalls | None = None) -> Orders:
+def commands_that_raise(error: Exception, task: TaskCalls | None = None) -> Commands:
     def act(*_: object) -> Any:
         raise error
 
     training: Any = SimpleNamespace(now=SimpleNamespace(fetch_now=act, drain=act), next_stage=act)
     prepared: Any = SimpleNamespace(task=task, model=nn.Linear(1, 1), device=torch.device("cpu"))
-    return Orders(prepared, training, act)
+    return Commands(prepared, training, act)
 
 
-@pytest.mark.parametrize("order", [Drain(), LeaveWarmStart()])
-def test_a_mistake_of_the_task_in_training_is_no_answer_but_the_end(order: Any) -> None:
+@pytest.mark.parametrize("command", [Drain(), LeaveWarmStart()])
+def test_a_mistake_of_the_task_in_training_is_no_answer_but_the_end(command: Any) -> None:
     with pytest.raises(TaskError, match=r"'teacher\.weight'"):
-        orders_that_raise(FROZEN).carry_out(order)
+        commands_that_raise(FROZEN).carry_out(command)
 
 
 def test_what_else_goes_wrong_is_answered() -> None:
-    answer = orders_that_raise(ModelNotSupported("no such type")).carry_out(Upload(shards=(0,)))
+    answer = commands_that_raise(ModelNotSupported("no such type")).carry_out(Upload(shards=(0,)))
 
-    assert answer == OrderFailed(message="no such type")
+    assert answer == CommandFailed(message="no such type")
 
 
 class Wider(Task):
@@ -66,11 +66,11 @@ def test_an_exported_model_that_does_not_fit_asks_whether_the_task_built_another
 ) -> None:
     file = tmp_path / "model.safetensors"
     safetensors.torch.save_file(nn.Linear(1, 1).state_dict(), file)
-    orders = orders_that_raise(FROZEN, TaskCalls(Wider()))
+    commands = commands_that_raise(FROZEN, TaskCalls(Wider()))
 
-    answer = orders.carry_out(Evaluate(split=Told.TEST, batch_size=1, model_file=str(file)))
+    answer = commands.carry_out(Evaluate(split=Told.TEST, batch_size=1, model_file=str(file)))
 
-    assert isinstance(answer, OrderFailed)
+    assert isinstance(answer, CommandFailed)
     assert "size mismatch for weight" in answer.message
     assert "did Task.model() build another model in this process?" in answer.message
     assert "spec.task.arguments" in answer.message

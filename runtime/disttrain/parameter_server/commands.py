@@ -1,4 +1,4 @@
-"""Carries out the coordinator's orders to a shard."""
+"""Carries out the coordinator's commands to a shard."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from functools import partial
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.stores import Parts
-from disttrain.coordinator.protocol import orders
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol import commands
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
@@ -24,8 +24,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 
-class OrderBook:
-    """Belongs to the shard's thread. An order that takes long is answered later: see `finished`."""
+class CommandRunner:
+    """Belongs to the shard's thread. What takes long is answered later: see `finished`."""
 
     def __init__(
         self,
@@ -54,47 +54,49 @@ class OrderBook:
         self._metrics = metrics
         self._open_parts = open_parts
         self._reload = reload
-        self._writing: tuple[NumberedOrder, Writer] | None = None
-        self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
+        self._writing: tuple[NumberedCommand, Writer] | None = None
+        self._next: tuple[NumberedCommand, commands.Checkpoint] | None = None
         """Waits until an earlier checkpoint, which was given up, has stopped writing."""
         self._reader = Background("checkpoint-reader")
-        self._returns: deque[tuple[NumberedOrder, orders.RollBack, Future[RestoredShard]]] = deque()
+        self._returns: deque[tuple[NumberedCommand, commands.RollBack, Future[RestoredShard]]] = (
+            deque()
+        )
         """In the order in which they came. Reading takes long, and heartbeats must go on."""
 
     @property
     def is_writing(self) -> bool:
         return self._writing is not None
 
-    def carry_out(self, numbered: NumberedOrder) -> Result | None:
+    def carry_out(self, numbered: NumberedCommand) -> Result | None:
         """The answer; None if it comes later."""
         match numbered.order:
-            case orders.Configure() as order:
-                return self._configure(order)
-            case orders.Fence() as order:
-                return self._fence(order)
-            case orders.Checkpoint() as order:
-                return self._checkpoint(numbered, order)
-            case orders.RollBack() as order:
+            case commands.Configure() as command:
+                return self._configure(command)
+            case commands.Fence() as command:
+                return self._fence(command)
+            case commands.Checkpoint() as command:
+                return self._checkpoint(numbered, command)
+            case commands.RollBack() as command:
                 share = self._shard.stage.values.share
-                read = self._reader.submit(partial(self._reload, order.checkpoint, share))
-                self._returns.append((numbered, order, read))
+                read = self._reader.submit(partial(self._reload, command.checkpoint, share))
+                self._returns.append((numbered, command, read))
                 return None
-            case orders.End():
+            case commands.End():
                 self.is_ended = True
             case _:
                 return self._shard.stage.carry_out(numbered.order)
-        return orders.Done()
+        return commands.Done()
 
-    def finished(self) -> tuple[NumberedOrder, Result] | None:
+    def finished(self) -> tuple[NumberedCommand, Result] | None:
         return self._returned() or self._finished_checkpoint()
 
-    def _configure(self, order: orders.Configure) -> Result:
-        if order.placement is None:
-            return orders.OrderFailed(message="the order tells no placement")
-        self._shard.configure(order.placement, self._chunk_bytes)
-        return orders.Done()
+    def _configure(self, command: commands.Configure) -> Result:
+        if command.placement is None:
+            return commands.CommandFailed(message="the command tells no placement")
+        self._shard.configure(command.placement, self._chunk_bytes)
+        return commands.Done()
 
-    def _finished_checkpoint(self) -> tuple[NumberedOrder, Result] | None:
+    def _finished_checkpoint(self) -> tuple[NumberedCommand, Result] | None:
         if self._writing is None or not self._writing[1].is_over:
             return None
         numbered, writer = self._writing
@@ -105,40 +107,40 @@ class OrderBook:
             self._checkpoint(*following)
         return numbered, self._written(writer)
 
-    def _fence(self, order: orders.Fence) -> Result:
-        life = SenderLife(order.index, order.incarnation)
-        self._shard.state.live_replicas = order.live_replicas
+    def _fence(self, command: commands.Fence) -> Result:
+        life = SenderLife(command.index, command.incarnation)
+        self._shard.state.live_replicas = command.live_replicas
         known = self._shard.fence(life)
-        self._serving.forget(order.index, order.incarnation)
-        return orders.Fenced(
+        self._serving.forget(command.index, command.incarnation)
+        return commands.Fenced(
             sender=reporting.position_of(life, known),
             acknowledged=known.pushes,
             partial_chunks=known.next_chunk,
         )
 
-    def _returned(self) -> tuple[NumberedOrder, Result] | None:
+    def _returned(self) -> tuple[NumberedCommand, Result] | None:
         if not self._returns or not self._returns[0][2].done():
             return None
-        numbered, order, read = self._returns.popleft()
-        result = self._shard.return_to(order.checkpoint, read.result)
-        if isinstance(result, orders.Done):
-            self.checkpoint, self.checkpointed = order.checkpoint, self._shard.state.count
+        numbered, command, read = self._returns.popleft()
+        result = self._shard.return_to(command.checkpoint, read.result)
+        if isinstance(result, commands.Done):
+            self.checkpoint, self.checkpointed = command.checkpoint, self._shard.state.count
         return numbered, result
 
-    def _checkpoint(self, numbered: NumberedOrder, order: orders.Checkpoint) -> Result | None:
+    def _checkpoint(self, numbered: NumberedCommand, command: commands.Checkpoint) -> Result | None:
         state = self._shard.state
         if state.values is None or not state.is_initialised:
-            return orders.OrderFailed(message="the initial values are not complete")
+            return commands.CommandFailed(message="the initial values are not complete")
         if self._writing is not None:
-            self._next = (numbered, order)
+            self._next = (numbered, command)
             return None
-        self._shard.forget(self.coverage.cut(order.number, order.committed))
-        settled = self.foldable.cut(order.number, state.count, order.committed)
+        self._shard.forget(self.coverage.cut(command.number, command.committed))
+        settled = self.foldable.cut(command.number, state.count, command.committed)
         if settled is not None:
             self._shard.records.settled(settled)
-        made = writing.cut(order.number, state.values, state.notes())
+        made = writing.cut(command.number, state.values, state.notes())
         state.cut = made
-        self._writing = (numbered, self.write(made, self._open_parts(order.folder)))
+        self._writing = (numbered, self.write(made, self._open_parts(command.folder)))
         return None
 
     def _written(self, writer: Writer) -> Result:
@@ -146,7 +148,7 @@ class OrderBook:
         if made.written is None:
             self._metrics.checkpoint_failures += 1
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
-            return orders.OrderFailed(message=str(made.error)[:1000])
+            return commands.CommandFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
         made.immutable.remember()
@@ -154,13 +156,13 @@ class OrderBook:
         self._metrics.blocking_seconds.observe(made.blocking_seconds)
         size = made.written.bytes + made.immutable.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
-        return orders.ShardWritten(
+        return commands.ShardWritten(
             file=names.part_file(self._shard.state.index),
             bytes=made.written.bytes,
             hash=made.written.hash,
             version=made.notes.version,
             vectors=tuple(
-                orders.VectorWritten(
+                commands.VectorWritten(
                     vector=vector.vector, bytes=vector.file.bytes, hash=vector.file.hash
                 )
                 for vector in made.immutable.entries

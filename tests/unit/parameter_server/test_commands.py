@@ -1,4 +1,4 @@
-"""The coordinator's orders to a shard, without a coordinator."""
+"""The coordinator's commands to a shard, without a coordinator."""
 
 import threading
 import time
@@ -13,13 +13,13 @@ from builders.checkpoints import parts_at
 from disttrain.checkpoint import part_file
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.coordinator.protocol import orders
-from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol import commands
+from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server.commands import CommandRunner
 from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderLife
 from disttrain.parameter_server.holder_side import ShardState
-from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
@@ -44,20 +44,20 @@ class HeldDisk:
         return Written(bytes=1, hash="0")
 
 
-def a_book() -> OrderBook:
+def a_runner() -> CommandRunner:
     state = ShardState(index=0, incarnation=1)
     shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
-    return book_of(shard)
+    return runner_of(shard)
 
 
-def book_of(shard: Shard, *checkpoints: Checkpoint) -> OrderBook:
+def runner_of(shard: Shard, *checkpoints: Checkpoint) -> CommandRunner:
     """What it returns to are these, from number 1 on."""
-    return book_with(shard, lambda number, _: batch_shards.read(checkpoints[number - 1]))
+    return runner_with(shard, lambda number, _: batch_shards.read(checkpoints[number - 1]))
 
 
-def book_with(shard: Shard, reload: Callable[[int, Share], RestoredShard]) -> OrderBook:
+def runner_with(shard: Shard, reload: Callable[[int, Share], RestoredShard]) -> CommandRunner:
     serving = create_autospec(Serving, instance=True)
     metrics = create_autospec(
         ServedMetrics,
@@ -66,16 +66,18 @@ def book_with(shard: Shard, reload: Callable[[int, Share], RestoredShard]) -> Or
         blocking_seconds=Histogram(),
         checkpoint_failures=0,
     )
-    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: parts_at(Path(at)), reload)
+    return CommandRunner(
+        shard, serving, CHUNK_BYTES, metrics, lambda at: parts_at(Path(at)), reload
+    )
 
 
-def a_checkpoint(number: int) -> NumberedOrder:
-    return NumberedOrder(id=number, order=orders.Checkpoint(number=number, folder=f"c{number}"))
+def a_checkpoint(number: int) -> NumberedCommand:
+    return NumberedCommand(id=number, order=commands.Checkpoint(number=number, folder=f"c{number}"))
 
 
-def next_finished(book: OrderBook) -> tuple[NumberedOrder, Result]:
+def next_finished(runner: CommandRunner) -> tuple[NumberedCommand, Result]:
     end = time.monotonic() + 20
-    while (finished := book.finished()) is None:
+    while (finished := runner.finished()) is None:
         assert time.monotonic() < end
         time.sleep(0.001)
     return finished
@@ -84,29 +86,29 @@ def next_finished(book: OrderBook) -> tuple[NumberedOrder, Result]:
 def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disk, book = HeldDisk(), a_book()
+    disk, runner = HeldDisk(), a_runner()
     monkeypatch.setattr(part_file, "write", disk.write)
     asked = [a_checkpoint(number) for number in (1, 2, 3)]
-    assert [book.carry_out(order) for order in asked] == [None, None, None]
+    assert [runner.carry_out(command) for command in asked] == [None, None, None]
     disk.goes_on.set()
-    finished = [next_finished(book) for _ in range(2)]
-    assert [order.id for order, _ in finished] == [1, 3]
-    assert isinstance(finished[1][1], orders.ShardWritten)
+    finished = [next_finished(runner) for _ in range(2)]
+    assert [command.id for command, _ in finished] == [1, 3]
+    assert isinstance(finished[1][1], commands.ShardWritten)
     assert disk.written == ["c1", "c3"]
-    assert not book.is_writing
+    assert not runner.is_writing
 
 
 def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
     shard = batch_shards.a_shard()
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
-    book = book_of(shard, checkpoint, checkpoint, checkpoint)
+    runner = runner_of(shard, checkpoint, checkpoint, checkpoint)
 
-    asked = NumberedOrder(id=1, order=orders.RollBack(checkpoint=3))
+    asked = NumberedCommand(id=1, order=commands.RollBack(checkpoint=3))
 
-    assert book.carry_out(asked) is None
-    assert next_finished(book) == (asked, orders.Done())
-    assert (book.checkpoint, book.checkpointed) == (3, shard.state.count)
+    assert runner.carry_out(asked) is None
+    assert next_finished(runner) == (asked, commands.Done())
+    assert (runner.checkpoint, runner.checkpointed) == (3, shard.state.count)
 
 
 def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses(
@@ -122,19 +124,19 @@ def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses
     for life in (over, with_losses, lives):
         state.deliveries.delivered[life] = Delivered(sequence=4, pushes=4)
         file.store(life, Count(4, 4, lost=int(life is with_losses)))
-    book = book_of(shard)
-    book.coverage = Coverage(kept=1, over=[over, with_losses])
+    runner = runner_of(shard)
+    runner.coverage = Coverage(kept=1, over=[over, with_losses])
     for number, committed in ((1, None), (2, 1)):
-        order = orders.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
-        book.carry_out(NumberedOrder(id=number, order=order))
-        _until_written(book)
+        command = commands.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
+        runner.carry_out(NumberedCommand(id=number, order=command))
+        _until_written(runner)
     assert set(state.deliveries.delivered) == set(file.counts()) == {with_losses, lives}
     file.close()
 
 
-def _until_written(book: OrderBook) -> None:
+def _until_written(runner: CommandRunner) -> None:
     end = time.monotonic() + 20.0
-    while book.finished() is None:
+    while runner.finished() is None:
         assert time.monotonic() < end
         time.sleep(0.001)
 
@@ -151,19 +153,21 @@ def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path)
     checkpoints = {
         number: batch_shards.commit(tmp_path, [shard], number=number) for number in (1, 2)
     }
-    book = book_with(shard, reload)
+    runner = runner_with(shard, reload)
     asked = [
-        NumberedOrder(id=number, order=orders.RollBack(checkpoint=number)) for number in (1, 2)
+        NumberedCommand(id=number, order=commands.RollBack(checkpoint=number)) for number in (1, 2)
     ]
 
-    assert [book.carry_out(order) for order in asked] == [None, None]
-    fence = orders.Fence(index=0, incarnation=1, live_replicas=1)
-    assert isinstance(book.carry_out(NumberedOrder(id=3, order=fence)), orders.Fenced)
-    assert book.finished() is None
+    assert [runner.carry_out(command) for command in asked] == [None, None]
+    fence = commands.Fence(index=0, incarnation=1, live_replicas=1)
+    assert isinstance(runner.carry_out(NumberedCommand(id=3, order=fence)), commands.Fenced)
+    assert runner.finished() is None
     goes_on.set()
 
-    assert [next_finished(book) for _ in asked] == [(order, orders.Done()) for order in asked]
-    assert book.checkpoint == 2
+    assert [next_finished(runner) for _ in asked] == [
+        (command, commands.Done()) for command in asked
+    ]
+    assert runner.checkpoint == 2
 
 
 def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_path: Path) -> None:
@@ -172,10 +176,10 @@ def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_pat
     shard = downpour_shards.build(state, Sgd(learning_rate=1.0), records)
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
-    book = book_of(shard)
+    runner = runner_of(shard)
     for number, committed in ((1, None), (2, 1), (3, 2)):
         state.count = 10 * number
-        order = orders.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
-        book.carry_out(NumberedOrder(id=number, order=order))
-        _until_written(book)
+        command = commands.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
+        runner.carry_out(NumberedCommand(id=number, order=command))
+        _until_written(runner)
     assert [call.args for call in records.settled.call_args_list] == [(10,), (20,)]

@@ -1,4 +1,4 @@
-"""One turn of the coordinator's machine: the state, the time, and what has been decided so far.
+"""One transaction of the coordinator: the state, the time, and what has been decided so far.
 
 Deterministic: no clock, no socket, no file; the time is handed in.
 """
@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.commands import Command, End, Result, ShardWritten
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import End, Order, Result, ShardWritten
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.progress import Stage
 from disttrain.coordinator.status.watch import Watch
@@ -24,7 +24,7 @@ from disttrain.coordinator.status.watch import Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeginCheckpoint:
-    """Make the staging folder and write the ledger into it, before any order leaves."""
+    """Make the staging folder and write the ledger into it, before any command leaves."""
 
     number: int
     ledger: bytes
@@ -62,7 +62,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorSide(Stage):
-    """What a strategy decides in the coordinator. It holds no state: that is the turn's."""
+    """What a strategy decides in the coordinator. It holds no state: that is the transaction's."""
 
     of: ClassVar[type[Any]]
     """The manifest's type for it."""
@@ -88,44 +88,46 @@ class CoordinatorSide(Stage):
         """Why a loop that brings its own data cannot take part; empty: it can."""
         return ""
 
-    def fits(self, turn: "Turn") -> bool:
+    def fits(self, transaction: "Transaction") -> bool:
         """Whether the data is of a size that it can work on; if not, the job fails."""
-        del turn
+        del transaction
         return True
 
-    def begin(self, turn: "Turn", checkpoint: int | None) -> None:
+    def begin(self, transaction: "Transaction", checkpoint: int | None) -> None:
         """It begins anew, or at the checkpoint of this number, where the stage before has ended."""
 
     @abstractmethod
-    def run(self, turn: "Turn") -> None:
+    def run(self, transaction: "Transaction") -> None:
         """Takes every step that is due while the job runs."""
 
-    def watch_the_end(self, turn: "Turn") -> None:
+    def watch_the_end(self, transaction: "Transaction") -> None:
         """Has a job that closes go on, where a lost shard took with it what it would end with."""
 
     @abstractmethod
-    def give(self, turn: "Turn", request: messages.RequestWork) -> messages.Work:
+    def give(self, transaction: "Transaction", request: messages.RequestWork) -> messages.Work:
         """Work for a replica, whose progress is known."""
 
-    def take(self, turn: "Turn", request: messages.GroupDone) -> messages.Acknowledged | None:
+    def take(
+        self, transaction: "Transaction", request: messages.GroupDone
+    ) -> messages.Acknowledged | None:
         """A result of a replica. None: too early, it is sent again."""
-        del turn, request
+        del transaction, request
         return messages.Acknowledged()
 
-    def answered(self, turn: "Turn", issued: IssuedOrder, result: Result) -> None:
-        """What follows from an answer to an order that is the strategy's own."""
+    def answered(self, transaction: "Transaction", issued: IssuedCommand, result: Result) -> None:
+        """What follows from an answer to a command that is the strategy's own."""
 
-    def shard_lost(self, turn: "Turn") -> None:
+    def shard_lost(self, transaction: "Transaction") -> None:
         """A life of a shard has ended."""
 
-    def has_work(self, turn: "Turn", member: MemberId) -> bool:
+    def has_work(self, transaction: "Transaction", member: MemberId) -> bool:
         """Whether a replica has work that others would wait for if it is silent."""
-        return any(not held.lost for held in turn.state.data.held(member))
+        return any(not held.lost for held in transaction.state.data.held(member))
 
 
 @dataclass(kw_only=True, slots=True)
-class Turn:
-    """What one event leads to: entries for the journal, then effects, then the reply and orders."""
+class Transaction:
+    """What one event leads to: entries for the journal, then effects, the reply and commands."""
 
     state: State
     stages: Sequence[CoordinatorSide]
@@ -134,7 +136,7 @@ class Turn:
     """The number of the one at work."""
     places: Places
     watch: Watch
-    orders: OpenOrders
+    commands: OpenCommands
     live: LiveMembers
     now: float
     decided: list[entries.Entry] = field(default_factory=list)
@@ -162,19 +164,21 @@ class Turn:
         entry.apply(self.state)
         self.decided.append(entry)
 
-    def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
-        entry = member_entries.OrderIssued(
-            id=self.state.next_order, member=member, order=order, shards=shards or {}
+    def issue(
+        self, member: MemberId, command: Command, shards: dict[int, int] | None = None
+    ) -> None:
+        entry = member_entries.CommandIssued(
+            id=self.state.next_order, member=member, order=command, shards=shards or {}
         )
         self.record(entry)
-        self.orders.add(self.state.orders[entry.id])
+        self.commands.add(self.state.orders[entry.id])
 
-    def tell(self, groups: Iterable[Group], order: Order) -> None:
-        """Gives the order to each that has no open one of its kind."""
-        told = {issued.member for issued in self.orders.of_kind(type(order))}
+    def tell(self, groups: Iterable[Group], command: Command) -> None:
+        """Gives the command to each that has no open one of its kind."""
+        told = {issued.member for issued in self.commands.of_kind(type(command))}
         for group in groups:
             if group.member not in told:
-                self.issue(group.member, order)
+                self.issue(group.member, command)
 
     def holders(self) -> Sequence[Group]:
         """The living ones, in the order of their indices."""

@@ -1,7 +1,7 @@
 """What the coordinator tells members to do, and what they answer.
 
-A member runs each order id once and answers it with
-`messages.OrderDone`; the coordinator repeats an order in every heartbeat reply until then.
+A member runs each command id once and answers it with
+`messages.CommandDone`; the coordinator repeats a command in every heartbeat reply until then.
 """
 
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Configure(Tagged, kind="configure"):
     __pydantic_config__ = LENIENT
 
     placement: Placement | None = None
-    """None in the journal: it is put in as the order is sent."""
+    """None in the journal: it is put in as the command is sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Admit(Tagged, kind="admit"):
-    """In older journals only: there, each replica was an order to each shard."""
+    """In older journals only: there, each replica was a command to each shard."""
 
     index: Count
     incarnation: Count
@@ -57,7 +57,7 @@ class Fence(Tagged, kind="fence"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Tagged, kind="checkpoint"):
-    """To a shard: write your part into this folder. Answer `ShardWritten` or `OrderFailed`."""
+    """To a shard: write your part into this folder. Answer `ShardWritten` or `CommandFailed`."""
 
     number: Count
     folder: Text
@@ -85,7 +85,7 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluate(Tagged, kind="evaluate"):
-    """To a replica: evaluate between two steps. Answer `Evaluated` or `OrderFailed`."""
+    """To a replica: evaluate between two steps. Answer `Evaluated` or `CommandFailed`."""
 
     split: Split
     batch_size: Count
@@ -95,7 +95,7 @@ class Evaluate(Tagged, kind="evaluate"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export(Tagged, kind="export"):
-    """To a replica: `checkpoint.export` of this folder. Answer `Done` or `OrderFailed`."""
+    """To a replica: `checkpoint.export` of this folder. Answer `Done` or `CommandFailed`."""
 
     checkpoint: Text
     out: Text
@@ -106,7 +106,7 @@ class Drain(Tagged, kind="drain"):
     """To a replica: stop training with nothing under way.
 
     Drop the leases not begun, finish the step, flush the accrued gradients, wait until every shard
-    has acknowledged every push. Answer `Drained`. Orders still come afterwards.
+    has acknowledged every push. Answer `Drained`. Commands still come afterwards.
     """
 
 
@@ -127,9 +127,9 @@ class End(Tagged, kind="end"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Perform(Tagged, kind="perform"):
-    """To a shard of a batch method: carry out an order of the method, once.
+    """To a shard of a batch method: carry out a command of the method, once.
 
-    Answer `Performed` or `OrderFailed`.
+    Answer `Performed` or `CommandFailed`.
     """
 
     order: programs.Program
@@ -149,14 +149,14 @@ class Decide(Tagged, kind="decide"):
 class RollBack(Tagged, kind="return_to"):
     """To a shard of a batch method: all is again as in this checkpoint.
 
-    So are the orders that it has carried out, and nothing is staged. Answer `Done` or
-    `OrderFailed`.
+    So are the commands that it has carried out, and nothing is staged. Answer `Done` or
+    `CommandFailed`.
     """
 
     checkpoint: Count
 
 
-Order: TypeAlias = Annotated[
+Command: TypeAlias = Annotated[
     Configure
     | Admit
     | Fence
@@ -175,25 +175,25 @@ Order: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NumberedOrder(Strict):
-    """An order and its number, unique in the job."""
+class NumberedCommand(Strict):
+    """A command and its number, unique in the job."""
 
     id: Count
-    order: Order
+    order: Command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done(Tagged, kind="done"):
-    """The order was carried out; there is nothing to tell."""
+    """The command was carried out; there is nothing to tell."""
 
 
 class WhyFailed(StrEnum):
-    """What a failed order leads to."""
+    """What a failed command leads to."""
 
     OTHER = "other"
-    """What follows depends on the order."""
+    """What follows depends on the command."""
     OUT_OF_STEP = "out_of_step"
-    """`Perform`: the shard lacks a vector or a gradient that the order counts on, or an order
+    """`Perform`: the shard lacks a vector or a gradient that the command counts on, or a command
     before it. All shards return to a checkpoint."""
     DAMAGED = "damaged"
     """`RollBack`: the checkpoint is not whole, or not there. All shards return to the one before
@@ -201,8 +201,8 @@ class WhyFailed(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderFailed(Tagged, kind="failed"):
-    """The order could not be carried out."""
+class CommandFailed(Tagged, kind="failed"):
+    """The command could not be carried out."""
 
     message: Text
     why: WhyFailed = WhyFailed.OTHER
@@ -270,12 +270,12 @@ class Drained(Tagged, kind="drained"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Performed(Tagged, kind="performed"):
-    """A shard has carried out an order of a batch method, now or before."""
+    """A shard has carried out a command of a batch method, now or before."""
 
     performed: programs.Performed
 
 
 Result: TypeAlias = Annotated[
-    Done | OrderFailed | Fenced | ShardWritten | Evaluated | Drained | Performed,
+    Done | CommandFailed | Fenced | ShardWritten | Evaluated | Drained | Performed,
     Field(discriminator="kind"),
 ]
