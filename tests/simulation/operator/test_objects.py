@@ -91,7 +91,7 @@ def own_workloads(world: World) -> list[str]:
     ]
 
 
-DIVIDED = {"replicas": {"count": 2, "partitions": 2}}
+DIVIDED: dict[str, Any] = {"replicas": {"count": 2, "partitions": 2}}
 
 
 def all_children() -> list[tuple[Kind, str, dict[str, Any]]]:
@@ -101,9 +101,10 @@ def all_children() -> list[tuple[Kind, str, dict[str, Any]]]:
     context = desired.of(record, ManifestConfig()).context
     assert context is not None
     own = children(context, Scale(shards=2, replicas=2, coordinator=True))
-    of_one = [(*each.key, {}) for each in (*own, *common(KEY.namespace, ManifestConfig()))]
+    made = [each.key for each in (*own, *common(KEY.namespace, ManifestConfig()))]
     sets = ["trino-shard", "trino-replica-0", "trino-replica-1"]
-    return [*of_one, *((Kind.StatefulSet, name, DIVIDED) for name in sets)]
+    of_several = [(Kind.StatefulSet, name, DIVIDED) for name in sets]
+    return [*((*key, {}) for key in made), *of_several]
 
 
 @pytest.mark.parametrize(("kind", "name", "spec"), all_children())

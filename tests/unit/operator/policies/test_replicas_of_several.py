@@ -68,7 +68,7 @@ def test_the_status_tells_of_who_failed_alone() -> None:
 
 
 def test_who_failed_is_told_before_who_followed() -> None:
-    waits = {"waiting": "CrashLoopBackOff", "phase": "Running"}
+    waits: dict[str, Any] = {"waiting": "CrashLoopBackOff", "phase": "Running"}
     pods = [member(0, FOLLOWED, **waits), member(1, KILLED, **waits)]
     seen = Observed(job(), {}, {each.name: each for each in pods})
 

@@ -29,7 +29,7 @@ from disttrain_operator.reconcile.actions import (
 
 CONFIG = ManifestConfig()
 PARTITIONS = 2
-STOPPED = {"wanted": 0, "ready": 0, "remaining": 0}
+STOPPED: dict[str, Any] = {"wanted": 0, "ready": 0, "remaining": 0}
 SETS = [f"digits-replica-{index}" for index in range(3)]
 POLICY = (Kind.NetworkPolicy, "digits-replica-01234567")
 
