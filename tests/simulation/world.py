@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
+from disttrain.groups.errors import GroupLost
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -81,6 +82,10 @@ class World:
     """Checkpoint, shard -> the life that wrote it, and how many records it had written by then."""
     violations: list[str] = field(default_factory=list)
     lives: int = 0
+    processes: dict[int, "Life"] = field(default_factory=dict)
+    """Every one that there was, by its number."""
+    formed: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Groups of processes that have met."""
 
     @property
     def chance(self) -> random.Random:
@@ -123,6 +128,7 @@ class Life:
     def __init__(self, world: World, role: TransportRole) -> None:
         world.lives += 1
         self.pid = world.lives
+        world.processes[self.pid] = self
         self.world = world
         self.role = role
         kind = TransportKind.TCP
@@ -140,7 +146,7 @@ class Life:
         def guarded() -> None:
             try:
                 body()
-            except (CoordinatorError, Fenced):
+            except (CoordinatorError, Fenced, GroupLost):
                 self.kill()
             except RequestRefused as error:
                 self.world.violations.append(str(error))
