@@ -156,11 +156,14 @@ class World:
 
     def _make_pod(self, key: Key, owner: Object) -> None:
         template = owner["spec"]["template"]
+        ordinals = (f"{key[2]}-{number}" for number in itertools.count())
+        free = (name for name in ordinals if (Kind.Pod, key[1], name) not in self.objects)
+        is_ordered = key[0] is Kind.StatefulSet
         metadata = {
-            "name": f"{key[2]}-{next(self._numbers)}",
+            "name": next(free) if is_ordered else f"{key[2]}-{next(self._numbers)}",
             "namespace": key[1],
             "labels": template["metadata"]["labels"],
-            "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
         }
         status = _pod_status("Running", {"running": {}})
         self.create(Kind.Pod, {"metadata": metadata, "spec": {}, "status": status})
@@ -176,6 +179,18 @@ class FakeClient(Client):
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self._count()
         return self._world.find((kind, namespace, name))
+
+    async def review_token(self, token: str, audience: str) -> Object:
+        """A token is `NAMESPACE/POD/UID` here, good as long as the pod is there."""
+        self._count()
+        namespace, name, uid = token.split("/")
+        found = self._world.objects.get((Kind.Pod, namespace, name), {"metadata": {}})
+        if found["metadata"].get("uid") != uid:
+            return {"status": {"authenticated": False, "error": "the pod is gone"}}
+        claims = {"pod-name": [name], "pod-uid": [uid]}
+        extra = {f"authentication.kubernetes.io/{key}": value for key, value in claims.items()}
+        user = {"username": f"system:serviceaccount:{namespace}:default", "extra": extra}
+        return {"status": {"authenticated": True, "audiences": [audience], "user": user}}
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
         self._count()

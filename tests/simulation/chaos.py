@@ -28,7 +28,7 @@ from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
 from simulation.told import Told
-from simulation.world import COORDINATOR, Life, World
+from simulation.world import COORDINATOR, Incarnation, World
 
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
@@ -107,11 +107,11 @@ class Chaos:
             self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
             self.world.write_seconds = 0.05
         self.coordinator = SimCoordinator(self.world)
-        self.members: dict[str, Life] = {}
-        self.shard_lives = [0] * self.shards
+        self.members: dict[str, Incarnation] = {}
+        self.shard_incarnations = [0] * self.shards
         self.died = 0
         self.replaced = 0
-        """Life of the coordinator that another one took the job from; 0: none."""
+        """Incarnation of the coordinator that another one took the job from; 0: none."""
         self._reach: dict[InMemoryTransport, float] = {}
         self.told: list[Told] = []
         self.exported = np.zeros(0, np.float32)
@@ -168,7 +168,7 @@ class Chaos:
             self.time.after(self.plan.takeover.at, self._take_over)
         self.time.wait(LONGEST, [self._over])
 
-    def at(self, moment: Callable[[State], bool], act: Callable[[Life], None]) -> None:
+    def at(self, moment: Callable[[State], bool], act: Callable[[Incarnation], None]) -> None:
         """Do something to the job once, when the journal has come to a moment.
 
         `act` gets the coordinator, whose thread it is.
@@ -176,10 +176,10 @@ class Chaos:
 
         self.has_acted = False
 
-        def look(life: Life) -> None:
+        def look(incarnation: Incarnation) -> None:
             if not self.has_acted and moment(self.coordinator.state):
                 self.has_acted = True
-                act(life)
+                act(incarnation)
 
         self.coordinator.when_decided = look
 
@@ -187,8 +187,8 @@ class Chaos:
         self.control.request(messages.Stop(reason="enough"))
 
     def _take_over(self) -> None:
-        if self.coordinator.life.is_alive and not self.coordinator.state.phase.ended:
-            self.replaced = self.coordinator.lives
+        if self.coordinator.incarnation.is_alive and not self.coordinator.state.phase.ended:
+            self.replaced = self.coordinator.incarnations
             self.coordinator.be_replaced()
 
     def _look(self) -> None:
@@ -203,12 +203,12 @@ class Chaos:
     def _route(self, transport: InMemoryTransport, address: str) -> str:
         if address != COORDINATOR:
             return address
-        life, takeover = self.coordinator.lives, self.plan.takeover
+        incarnation, takeover = self.coordinator.incarnations, self.plan.takeover
         if self.replaced and takeover is not None:
             seconds = self._reach.setdefault(transport, self.chance.random())
             if self.time.now < takeover.at + seconds * takeover.reach_seconds:
-                life = self.replaced
-        return f"{COORDINATOR}-{life}"
+                incarnation = self.replaced
+        return f"{COORDINATOR}-{incarnation}"
 
     def _job(self) -> DistTrainJob:
         more = [*jobs.of_size(self.replicas, self.shards), *self.plan.more]
@@ -223,7 +223,7 @@ class Chaos:
             lambda: self._some("replica").kill(),
             lambda: self._pause(self._some("replica")),
             self._kill_coordinator,
-            lambda: self._pause(self.coordinator.life),
+            lambda: self._pause(self.coordinator.incarnation),
         ]
         if self.plan.shard_faults:
             kinds += 2 * [lambda: self._some("shard").kill()]
@@ -231,16 +231,16 @@ class Chaos:
         at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
         self.time.after(at, self.chance.choice(kinds))
 
-    def _some(self, role: str) -> Life:
+    def _some(self, role: str) -> Incarnation:
         if role == "shard":
             return self.members[names.shard_name(self.chance.randrange(self.shards))]
         index = self.chance.randrange(self.replicas)
         partition = self.chance.randrange(self.partitions) if self.partitions > 1 else 0
         return self.members[names.member_name(index, partition, self.partitions)]
 
-    def _pause(self, life: Life) -> None:
+    def _pause(self, incarnation: Incarnation) -> None:
         """What is said to it meanwhile fills its queues."""
-        life.pause(self.chance.choice([2.0, 7.0, 15.0]))
+        incarnation.pause(self.chance.choice([2.0, 7.0, 15.0]))
 
     def _kill_coordinator(self) -> None:
         self.coordinator.die_in = self.chance.randrange(6)
@@ -248,10 +248,10 @@ class Chaos:
 
     def _launch(self) -> None:
         """Starts whatever has died again, and tells the coordinator of it."""
-        life = Life(self.world, Role.LAUNCHER)
-        channel = life.transport.connect(COORDINATOR)
+        incarnation = Incarnation(self.world, Role.LAUNCHER)
+        channel = incarnation.transport.connect(COORDINATOR)
         chance = self.world.chance.random
-        control = ControlConnection(channel, Role.LAUNCHER, 1.0, life.transport.now, chance)
+        control = ControlConnection(channel, Role.LAUNCHER, 1.0, incarnation.transport.now, chance)
         self.control = control
         for name in self._names():
             self._start(name)
@@ -288,7 +288,7 @@ class Chaos:
                 member.kill()
 
     def _look_after_coordinator(self, due: dict[str, float]) -> None:
-        if not self.coordinator.life.is_alive and COORDINATOR not in due:
+        if not self.coordinator.incarnation.is_alive and COORDINATOR not in due:
             due[COORDINATOR] = self.time.now + self.chance.uniform(0.2, 3.0)
 
     def _start(self, name: str) -> None:
@@ -296,13 +296,13 @@ class Chaos:
         if found.role is JobRole.COORDINATOR:
             self.coordinator.start()
         elif found.role is JobRole.SHARD:
-            self.shard_lives[found.index] += 1
+            self.shard_incarnations[found.index] += 1
             self.members[name] = SimShard(self.world, found.index)
         else:
             self.members[name] = SimReplica(self.world, found.index, found.partition or 0)
 
 
-def _death(name: str, member: Life) -> messages.MemberDied:
+def _death(name: str, member: Incarnation) -> messages.MemberDied:
     found = names.parse(name)
     return messages.MemberDied(
         role=member.role,

@@ -28,7 +28,7 @@ _TEST_SAMPLES = 10
 
 
 class SimReplica(Place):
-    """One life of a process of one replica."""
+    """One incarnation of a process of one replica."""
 
     def __init__(self, world: World, index: int, partition: int = 0) -> None:
         super().__init__(world, index)

@@ -31,13 +31,13 @@ from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.virtual_time import Bell
-from simulation.world import COORDINATOR, TICK_SECONDS, InTurn, Life, PushName, Range, World
+from simulation.world import COORDINATOR, TICK_SECONDS, Incarnation, InTurn, PushName, Range, World
 
 T = TypeVar("T")
 Values = NDArray[np.floating[Any]]
 
 
-class Place(Life):
+class Place(Incarnation):
     """A replica's process, as its work sees it."""
 
     def __init__(self, world: World, index: int) -> None:

@@ -39,7 +39,7 @@ def _is_forming(state: State) -> bool:
 
 def _killed_while_a_group_forms(after_seconds: float) -> Chaos:
     run = Chaos(Plan(seed=3, is_quiet=True, more=OF_TWO))
-    run.at(_is_forming, lambda life: run.time.after(after_seconds, life.kill))
+    run.at(_is_forming, lambda incarnation: run.time.after(after_seconds, incarnation.kill))
     return run.run()
 
 
@@ -54,7 +54,7 @@ def test_a_group_that_forms_as_the_coordinator_dies_forms_anew() -> None:
 
 def test_a_group_that_is_formed_outlives_the_coordinator() -> None:
     run = Chaos(Plan(seed=3, is_quiet=True, more=OF_TWO))
-    run.at(lambda state: state.samples > 0, lambda life: life.die())
+    run.at(lambda state: state.samples > 0, lambda incarnation: incarnation.die())
     run.run()
     assert truth.violations(run) == []
     assert {one.incarnation for one in run.coordinator.state.replicas.values()} == {1}

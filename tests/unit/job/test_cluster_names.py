@@ -14,7 +14,7 @@ def test_names_of_a_job_on_kubernetes() -> None:
     assert cluster_names.shard_set("digits") == "digits-shard"
     assert cluster_names.replica_set("digits") == "digits-replica"
     assert cluster_names.coordinator_job("digits") == "digits-coordinator"
-    assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-launch-0f6a1b2c"
+    assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-trust-0f6a1b2c"
     assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
 
 

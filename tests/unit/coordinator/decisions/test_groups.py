@@ -10,7 +10,7 @@ from builders.grouped_members import a_member
 from builders.machines import Machine
 from disttrain.coordinator.journal import state as states
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import RefusalReason
@@ -194,7 +194,7 @@ def test_a_follower_that_leaves_takes_its_group_with_it() -> None:
     first, second = group(machine).members
     everything = Progress(position=Position(lease=99), samples=8)
     machine.request(messages.Leave(member=second, reason="SIGTERM", progress=everything))
-    assert group(machine).state is LifeState.DEAD, "what it says of progress counts nothing"
+    assert group(machine).state is IncarnationState.DEAD, "what it says of progress counts nothing"
     assert refusal(machine, first) is RefusalReason.OLD_INCARNATION
 
 
