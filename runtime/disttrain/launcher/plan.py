@@ -90,8 +90,9 @@ def identities(job: DistTrainJob, uid: str) -> dict[str, Identity]:
     """Who gets credentials, by process; `replica` are the loops that the coordinator names."""
     found = {LAUNCHER: Identity(uid, LAUNCHER)}
     for name in process_names(job):
-        one = names.parse(name)
-        found[name] = Identity(uid, one.role.value, one.index, one.partition or 0)
+        process = names.parse(name)
+        partition = process.partition or 0
+        found[name] = Identity(uid, process.role.value, process.index, partition)
     loops = Identity(uid, Role.REPLICA.value, instance=identity.LOOPS)
     return found | {process_name(Role.REPLICA, None): loops}
 
@@ -103,13 +104,15 @@ def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
 
 def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> LaunchConfig:
     role, index = (Role.REPLICA, None) if name is None else (name.role, name.index)
+    partition = 0 if name is None else name.partition or 0
+    process = Role.REPLICA.value if name is None else str(name)
     threads = share_out(job.spec, place.cores)
     return LaunchConfig(
         job=job,
         job_uid=place.job_uid,
         role=role,
         index=index,
-        partition=0 if name is None else name.partition or 0,
+        partition=partition,
         run_folder=place.run_folder,
         task_folder=place.task_folder,
         coordinator_address=_coordinator_address(job, place),
@@ -118,7 +121,7 @@ def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> Launch
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
-        credentials=place.credentials.get(process_name(role, index)),
+        credentials=place.credentials.get(process),
     )
 
 

@@ -23,13 +23,13 @@ def impostor(state: State, sender: Identity | None, request: messages.Request) -
     member = getattr(request, "member", None)
     if not isinstance(member, MemberId):
         return ""
-    found = state.group(member)
-    known = None if found is None else found.processes.get(member.partition)
+    group = state.group(member)
+    process = None if group is None else group.processes.get(member.partition)
     speaker = Speaker(
         member.role.name.lower(),
         member.index,
         member.partition,
-        instance=None if known is None else known.instance,
+        instance=None if process is None else process.instance,
     )
     return identity.mismatch(sender, speaker)
 

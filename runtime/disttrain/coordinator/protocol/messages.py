@@ -299,7 +299,7 @@ class Met(Tagged, kind="met"):
     """The answer to `Meet`: those of the wanted values that somebody has given."""
 
     coordinator: Count
-    """Life of the coordinator. What an earlier one was given is lost."""
+    """Incarnation of the coordinator. What an earlier one was given is lost."""
     values: dict[Key, Value]
 
 
