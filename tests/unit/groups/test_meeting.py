@@ -6,6 +6,7 @@ import pytest
 
 from builders.grouped_members import a_member
 from builders.machines import Machine
+from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.groups.errors import GroupLost
@@ -94,9 +95,9 @@ def test_a_member_gives_a_bounded_number_of_bounded_values() -> None:
     with pytest.raises(GroupLost, match="a group of 2 may give at most 32 values"):
         many.put("32", b"")
     too_long = messages.Meet(member=first, put={"k": "x" * (messages.MOST_VALUE_BYTES * 2)})
-    with pytest.raises(payloads.MessageRefused):
+    with pytest.raises(MessageRefused):
         payloads.parse_request(payloads.encode_request(too_long))
-    with pytest.raises(payloads.MessageRefused):
+    with pytest.raises(MessageRefused):
         payloads.parse_request(
             payloads.encode_request(messages.Meet(member=first, wanted=("k" * 257,)))
         )

@@ -44,7 +44,7 @@ def fences(machine: Machine) -> list[commands.Fence]:
     return [one.order for one in issued if isinstance(one.order, commands.Fence)]
 
 
-def of_two(**settings: object) -> Machine:
+def of_two(**settings: Any) -> Machine:
     """A job that trains with two replicas of two processes each."""
     machine = Machine(partitions=2, **settings)
     machine.member(Role.SHARD, 0, "s0")
