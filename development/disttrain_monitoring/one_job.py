@@ -102,7 +102,7 @@ _PODS: Final = Row(
         ),
         Panel(
             title="Restarts by role",
-            means="Lives after the first, as the coordinator counts them. Again and again: "
+            means="Incarnations after the first, as the coordinator counts them. Again and again: "
             "status.failures of the job keeps the last words of the dead.",
             queries=(
                 Query(

@@ -42,7 +42,7 @@ class Kind(Enum):
     Service = Resource("v1", "services")
     """Gives the pods their host names."""
     Secret = Resource("v1", "secrets")
-    """Holds the manifest and the keys; may only be created, so it is never read."""
+    """Holds what pods are told, and may only be created; one holds the operator's own secret."""
     ServiceAccount = Resource("v1", "serviceaccounts")
     """Of the coordinators of a namespace."""
     RoleBinding = Resource("rbac.authorization.k8s.io/v1", "rolebindings")
@@ -58,6 +58,8 @@ class Kind(Enum):
     """Says which operator looks after a namespace, or after all."""
     Node = Resource("v1", "nodes")
     """Asked for when a pod does not end; in no namespace."""
+    TokenReview = Resource("authentication.k8s.io/v1", "tokenreviews")
+    """Says whose a token is; is kept nowhere, and in no namespace."""
     Event = Resource("v1", "events")
     """What happened to a job, for people."""
 

@@ -82,7 +82,7 @@ class Member:
         raise NotImplementedError
 
     def work(self, received: Received, now: float) -> None:
-        """What else it does in its life."""
+        """What else it does in its incarnation."""
 
 
 class Shard(Member):

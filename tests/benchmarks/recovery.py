@@ -44,7 +44,7 @@ class Plan:
     """How much is measured."""
 
     window_seconds: float
-    lives: tuple[str, ...]
+    incarnations: tuple[str, ...]
     share_of_rate: float
     """With which training counts as back."""
 
@@ -68,8 +68,8 @@ def main() -> None:
     plan = QUICK if arguments.quick else FULL
     with own() if is_ours else existing() as found, a_job(*found) as job:
         deaths = [
-            {"role": role, "death": life, **death(job, role, plan)}
-            for life in plan.lives
+            {"role": role, "death": incarnation, **death(job, role, plan)}
+            for incarnation in plan.incarnations
             for role in ("shard", "replica")
         ]
     figures = {

@@ -14,9 +14,9 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import commands
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
-from disttrain.job.batch_optimizer import Lbfgs
+from disttrain.job.strategies.sandblaster import Lbfgs
 from disttrain.parameter_server import restoring
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import Answer, ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
@@ -75,7 +75,7 @@ def a_shard(
     state.values.tensor(trainable).copy_(torch.arange(held.first + 1, held.end + 1))
     state.is_initialised = True
     for sender in range(2):
-        shard.admit(SenderLife(sender, 1))
+        shard.admit(SenderIncarnation(sender, 1))
     return shard
 
 

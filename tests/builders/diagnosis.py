@@ -49,7 +49,7 @@ def _pods(namespace: Kubectl) -> list[str]:
 
 def _log(namespace: Kubectl, pod: str) -> str:
     lines = f"--tail={_LOG_LINES}"
-    # A container that died has told why in its former life.
+    # A container that died has told why in its former incarnation.
     former = _ask(namespace, "logs", pod, lines, "--previous", "--all-containers")
     return f"{former}\n{_ask(namespace, 'logs', pod, lines, '--all-containers')}"
 
@@ -58,6 +58,6 @@ def _ask(namespace: Kubectl, *words: str) -> str:
     try:
         answer = namespace.run(*words, "--request-timeout=10s", limit=_PATIENCE)
     except CommandFailed as error:
-        # Often there is no former life, and sometimes no API server.
+        # Often there is no former incarnation, and sometimes no API server.
         return str(error).rpartition(":\n")[2]
     return answer[-_MOST_CHARACTERS:]

@@ -179,7 +179,7 @@ class World:
             "name": f"{key[2]}-{ending}",
             "namespace": key[1],
             "labels": template["metadata"]["labels"] | (labels or {}),
-            "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
         }
         status = _pod_status("Running", {"running": {}})
         self.create(Kind.Pod, {"metadata": metadata, "spec": {}, "status": status})
@@ -195,6 +195,18 @@ class FakeClient(Client):
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self._count()
         return self._world.find((kind, namespace, name))
+
+    async def review_token(self, token: str, audience: str) -> Object:
+        """A token is `NAMESPACE/POD/UID` here, good as long as the pod is there."""
+        self._count()
+        namespace, name, uid = token.split("/")
+        found = self._world.objects.get((Kind.Pod, namespace, name), {"metadata": {}})
+        if found["metadata"].get("uid") != uid:
+            return {"status": {"authenticated": False, "error": "the pod is gone"}}
+        claims = {"pod-name": [name], "pod-uid": [uid]}
+        extra = {f"authentication.kubernetes.io/{key}": value for key, value in claims.items()}
+        user = {"username": f"system:serviceaccount:{namespace}:default", "extra": extra}
+        return {"status": {"authenticated": True, "audiences": [audience], "user": user}}
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
         self._count()

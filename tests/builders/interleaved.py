@@ -19,7 +19,7 @@ from builders.transports import a_header
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
 from disttrain.parameter_server import restoring
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rule import Rule
@@ -117,7 +117,7 @@ class Interleaved:
         placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._rule.config.kept)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):
-            shard.admit(SenderLife(index, 1))
+            shard.admit(SenderIncarnation(index, 1))
         return shard
 
     def _work(self, sender: Sender) -> Iterator[None]:
@@ -128,12 +128,12 @@ class Interleaved:
 
     def _fetch(self, sender: Sender) -> Iterator[None]:
         sender.fetches += 1
-        chunk, life, mean = 0, 0, 0.0
+        chunk, incarnation, mean = 0, 0, 0.0
         while chunk < len(CUTS):
-            if life != self._incarnation:
-                # From another life of the shard everything is asked for again.
-                chunk, life, mean = 0, self._incarnation, sender.mean_staleness
-                sender.version = life, self.count
+            if incarnation != self._incarnation:
+                # From another incarnation of the shard everything is asked for again.
+                chunk, incarnation, mean = 0, self._incarnation, sender.mean_staleness
+                sender.version = incarnation, self.count
             asked = self._header(Verb.FETCH, sender, sender.fetches, chunk)._replace(count=1)
             (answer,) = self.shard.handle(asked, memoryview(b""))
             given = torch.frombuffer(bytearray(answer.payload), dtype=torch.float32)
@@ -163,17 +163,17 @@ class Interleaved:
             yield
 
     def _staleness(self, sender: Sender) -> int:
-        life, count = sender.version
-        return self.count - count if life == self._incarnation else -1
+        incarnation, count = sender.version
+        return self.count - count if incarnation == self._incarnation else -1
 
     def _header(self, verb: Verb, sender: Sender, number: int, chunk: int) -> Header:
-        life, count = sender.version
+        incarnation, count = sender.version
         return a_header(
             verb,
             sender=sender.index,
             incarnation=1,
             receiver_incarnation=self._incarnation,
-            version_incarnation=life,
+            version_incarnation=incarnation,
             version=count,
             sequence=number,
             vector=TRAINED,

@@ -85,7 +85,7 @@ class LaunchedRun:
         return [each for each in psutil.process_iter(asked) if _has_mark(each, self.mark)]
 
     def pid(self, name: str) -> int:
-        """Process id of the present life of a process; 0 before the first."""
+        """Process id of the present incarnation of a process; 0 before the first."""
         file = self.output / "run.json"
         if not file.exists():
             return 0
@@ -101,9 +101,9 @@ class LaunchedRun:
         said = self.output / f"{name}.threads"
         return bool(self.pid(name)) and said.exists() and bool(said.read_text())
 
-    def wait_for_new_life(self, name: str, before: int) -> None:
+    def wait_for_new_incarnation(self, name: str, before: int) -> None:
         """Wait until a process has another id than before."""
-        wait_until(lambda: self.pid(name) not in {0, before}, f"a new life of {name}")
+        wait_until(lambda: self.pid(name) not in {0, before}, f"a new incarnation of {name}")
 
     def children_named(self, name: str) -> list[psutil.Process]:
         """The processes of the run that run this program."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
+from disttrain.audit.evidence import Evidence, Incarnation, SavedCheckpoint, Summary
 from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
@@ -45,7 +45,7 @@ class LoggedRun:
         self.checkpoints: list[SavedCheckpoint] = []
         self.now = START
         self._versions: dict[int, tuple[int, int]] = {}
-        self._lives: dict[int, int] = {}
+        self._incarnations: dict[int, int] = {}
         self._sequences: dict[tuple[int, int], int] = {}
         self._lost: dict[tuple[int, int], int] = {}
         for shard in range(shards):
@@ -55,8 +55,8 @@ class LoggedRun:
             self.join(replica, 1)
 
     def join(self, replica: int, incarnation: int) -> None:
-        """A new life of a replica is admitted by all shards."""
-        self._lives[replica] = incarnation
+        """A new incarnation of a replica is admitted by all shards."""
+        self._incarnations[replica] = incarnation
         self.replicas[replica, incarnation] = []
         for shard in self._versions:
             self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=incarnation)
@@ -66,9 +66,9 @@ class LoggedRun:
 
         `place`: its `lease` and `lease_offset`.
         """
-        life = self._lives[replica]
-        sequence = self._sequences.get((replica, life), 0) + 1
-        self._sequences[replica, life] = sequence
+        own = self._incarnations[replica]
+        sequence = self._sequences.get((replica, own), 0) + 1
+        self._sequences[replica, own] = sequence
         self.now += int(seconds * SECOND)
         for shard, (incarnation, count) in self._versions.items():
             read = {"read_version": count, "read_incarnation": incarnation}
@@ -85,7 +85,7 @@ class LoggedRun:
         self.summary["samples"] += samples
 
     def restart_shard(self, shard: int, version: int, lost: dict[int, int]) -> None:
-        """A new life with a checkpoint's version; `lost` says how many updates of each replica."""
+        """An incarnation with a checkpoint's version; `lost`: how many updates of each replica."""
         incarnation = self._versions[shard][0] + 1
         self._versions[shard] = (incarnation, version)
         self.shards[shard, incarnation] = []
@@ -94,11 +94,11 @@ class LoggedRun:
             self._lose(shard, replica, count)
         for (where, replica), count in self._lost.items():
             if where == shard and count:
-                life = self._lives[replica]
-                fields = {"sender": replica, "incarnation": life, "samples": count}
+                own = self._incarnations[replica]
+                fields = {"sender": replica, "incarnation": own, "samples": count}
                 self.log(shard, shard_ledger.Kind.LOST, **fields)
-        for replica, life in self._lives.items():
-            self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=life)
+        for replica, own in self._incarnations.items():
+            self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=own)
         self.summary["restarts"]["shard"] += 1
 
     def apply_again(self, shard: int, replica: int) -> None:
@@ -112,8 +112,8 @@ class LoggedRun:
         """A shard applies the last push of a replica."""
         incarnation, count = self._versions[shard]
         self._versions[shard] = (incarnation, count + 1)
-        sender = {"sender": replica, "incarnation": self._lives[replica]}
-        sequence = self._sequences[replica, self._lives[replica]]
+        sender = {"sender": replica, "incarnation": self._incarnations[replica]}
+        sequence = self._sequences[replica, self._incarnations[replica]]
         pushed = shard_ledger.Kind.PUSHED
         self.log(shard, pushed, sequence=sequence, version=count + 1, **sender, **how)
 
@@ -135,7 +135,7 @@ class LoggedRun:
                 fields = {"sender": replica, "incarnation": 1, "samples": count}
                 self.log(shard, shard_ledger.Kind.LOST, **fields)
         self.summary |= {"samples": 8 * max(versions), "resumedFrom": "checkpoints/00000001"}
-        for replica in list(self._lives):
+        for replica in list(self._incarnations):
             self.join(replica, 1001)
 
     def _lose(self, shard: int, replica: int, count: int) -> None:
@@ -145,30 +145,30 @@ class LoggedRun:
         self.summary["updatesLost"] += count
 
     def fence(self, replica: int) -> None:
-        """All shards refuse this life of a replica from now on."""
+        """All shards refuse this incarnation of a replica from now on."""
         for shard in self._versions:
             self.log(
                 shard,
                 shard_ledger.Kind.FENCED,
                 sender=replica,
-                incarnation=self._lives[replica],
+                incarnation=self._incarnations[replica],
             )
 
     def log(self, shard: int, kind: shard_ledger.Kind, **fields: int) -> None:
-        """Append to the present life of a shard."""
+        """Append to the present incarnation of a shard."""
         incarnation = self._versions[shard][0]
         common = {"time_ns": self.now, "kind": int(kind), "shard_incarnation": incarnation}
         self.shards[shard, incarnation].append(common | fields)
 
     def note(self, replica: int, kind: replica_ledger.Kind, **fields: int) -> None:
-        """Append to the present life of a replica."""
+        """Append to the present incarnation of a replica."""
         record = {"time_ns": self.now, "kind": int(kind), **fields}
-        self.replicas[replica, self._lives[replica]].append(record)
+        self.replicas[replica, self._incarnations[replica]].append(record)
 
     def evidence(self, *, settled: int | None = None) -> Evidence:
         """What an audit reads of it; with `audit: summary` when that version is `settled`."""
-        shards = _lives("shard", self.shards, shard_ledger.RECORD)
-        replicas = _lives("replica", self.replicas, replica_ledger.RECORD)
+        shards = _incarnations("shard", self.shards, shard_ledger.RECORD)
+        replicas = _incarnations("replica", self.replicas, replica_ledger.RECORD)
         if settled is not None:
             shards = _folded(shards, lambda log: shard_folding.fold(log, settled))
             replicas = _folded(replicas, replica_ledger.fold)
@@ -183,29 +183,31 @@ class LoggedRun:
         )
 
 
-def _lives(
+def _incarnations(
     role: str,
     logs: dict[tuple[int, int], list[dict[str, int]]],
     dtype: np.dtype[np.void],
-) -> dict[int, tuple[Life, ...]]:
-    lives: dict[int, tuple[Life, ...]] = {}
+) -> dict[int, tuple[Incarnation, ...]]:
+    incarnations: dict[int, tuple[Incarnation, ...]] = {}
     for (index, incarnation), log in sorted(logs.items()):
-        life = Life(
+        made = Incarnation(
             process=f"{role}-{index}",
             index=index,
             incarnation=incarnation,
             records=_array(log, dtype),
         )
-        lives[index] = (*lives.get(index, ()), life)
-    return lives
+        incarnations[index] = (*incarnations.get(index, ()), made)
+    return incarnations
 
 
 def _folded(
-    lives: dict[int, tuple[Life, ...]], fold: Callable[[Records], Records]
-) -> dict[int, tuple[Life, ...]]:
+    incarnations: dict[int, tuple[Incarnation, ...]], fold: Callable[[Records], Records]
+) -> dict[int, tuple[Incarnation, ...]]:
     return {
-        index: tuple(replace(life, records=fold(life.records)) for life in mine)
-        for index, mine in lives.items()
+        index: tuple(
+            replace(incarnation, records=fold(incarnation.records)) for incarnation in mine
+        )
+        for index, mine in incarnations.items()
     }
 
 

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from builders.jobs import a_spec
 from disttrain.job import validation
+from disttrain.job.credentials import Trust
 from disttrain.job.names import Role
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import children, stored
@@ -15,10 +16,17 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
 from disttrain_operator.reconcile import desired
+from disttrain_operator.signing.authorities import Authorities
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = JobKey("here", "digits")
 UID = "0123456789-uid"
+AUTHORITIES = Authorities(bytes(32), timedelta(hours=24))
+
+
+def trust(uid: str) -> Trust:
+    """Of whom the pods of a job get certificates."""
+    return AUTHORITIES.trust(uid, "operator:8443")
 
 
 def spec(**changed: Any) -> dict[str, Any]:

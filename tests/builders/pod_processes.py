@@ -44,7 +44,7 @@ class PodJob(Watched):
         self.folder = folder
         self.output = folder / "checkpoints" / f"counting-{UID}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.lives: dict[str, int] = {}
+        self.incarnations: dict[str, int] = {}
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
         self._is_encrypted = credentials is not None
@@ -52,13 +52,15 @@ class PodJob(Watched):
         """Nobody else on this machine is given one of them."""
         port = self._ports.enter_context(reserved_port.reserve())
         self.coordinator_address = f"tcp://127.0.0.1:{port}"
-        """The same over all of its lives."""
+        """The same over all of its incarnations."""
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
         for role, issued in (credentials or {}).items():
-            (folder / pod_layout.credentials_key(Role(role))).write_bytes(encode(issued))
+            (folder / f"{Role(role)}.json").write_bytes(encode(issued))
         manifest = yaml.safe_load(COUNTING)
         manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        if credentials is None:
+            manifest["spec"]["transport"] = {"encryption": "none"}
         text = json.dumps(_changed(manifest, assignments or {}))
         (folder / pod_layout.LAUNCH_KEY).write_text(text)
 
@@ -67,7 +69,7 @@ class PodJob(Watched):
         for name in names:
             old = self.processes.get(name)
             assert old is None or old.poll() is not None, f"{name} still runs"
-            self.lives[name] = self.lives.get(name, 0) + 1
+            self.incarnations[name] = self.incarnations.get(name, 0) + 1
             with self.log_file(name).open("ab") as log:
                 self.processes[name] = subprocess.Popen(
                     [sys.executable, "-P", "-m", "disttrain.launch.pod"],
@@ -151,7 +153,7 @@ class PodJob(Watched):
         return found
 
     def log_file(self, name: str) -> Path:
-        """What the process prints, over all of its lives."""
+        """What the process prints, over all of its incarnations."""
         return self.folder / f"{name}.stderr"
 
     def log(self, name: str) -> str:

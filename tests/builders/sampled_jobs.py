@@ -13,7 +13,7 @@ from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 
-_LIFE = 1
+_INCARNATION = 1
 
 
 class Grouped(Protocol):
@@ -116,7 +116,7 @@ class BatchJob:
 
     def run(self, is_over: Callable[[RunState], bool] = lambda _: False) -> RunState:
         """Until the method ends, or `is_over` before a command."""
-        self.run_state = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
+        self.run_state = self.driver.begin(_INCARNATION, (_INCARNATION,) * self.shards)
         first = np.full(self.problem.dimensions, self.start)
         parts = list(_parts(first, self.cuts or _equal(len(first), self.shards)))
         chance = random.Random(self.seed)
@@ -140,7 +140,7 @@ class BatchJob:
         chance, held = random.Random(self.seed), list[Attempt]()
         point = _whole(parts, TRIAL)
         while self.run_state.stage is Stage.COMPUTING:
-            worker = Worker(chance.randrange(self.replicas), _LIFE)
+            worker = Worker(chance.randrange(self.replicas), _INCARNATION)
             numbers = [one.number for one in held]
             attempt = self.driver.request_group(self.run_state, worker, numbers)
             if attempt is not None:

@@ -1,4 +1,4 @@
-"""A shard or replica that only lives, and does what the file `PROCESS.do` in its run folder says.
+"""A shard or replica that only lives, and does what `PROCESS.do` in its run folder says.
 
 `child` starts a process that outlives it, `daemon` one in a session of its own, `final` raises a
 final error, `crash` an unexpected one, a number is the exit code.

@@ -89,7 +89,7 @@ def test_a_snapshot_stands_for_all_before_it(at: Location) -> None:
     assert replayed(at) == (Phase.EXPORTING, 1)
 
 
-def test_the_next_life_goes_on_with_a_journal_of_its_own(at: Location) -> None:
+def test_the_next_incarnation_goes_on_with_a_journal_of_its_own(at: Location) -> None:
     kept = begun(at)
     kept.append(change(Phase.RUNNING))
     kept.sync()

@@ -16,7 +16,7 @@ from builders.replicas import Replica, replica, tensor
 from builders.shard_thread import ShardThread
 from builders.transports import must_receive
 from disttrain.parameter_server.client import Stage
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.errors import EvaluationOver, Fenced
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.strategies import sandblaster
@@ -188,9 +188,9 @@ def test_nobody_else_adds_to_an_attempt(
     assert square_of_what_arrived(shard, 1, 2) == ELEMENTS
 
 
-def test_an_old_life_stages_nothing(shard: ShardThread, one: Replica) -> None:
+def test_an_old_incarnation_stages_nothing(shard: ShardThread, one: Replica) -> None:
     begin(shard)
-    shard.do(lambda it: it.fence(SenderLife(0, 1)))
+    shard.do(lambda it: it.fence(SenderIncarnation(0, 1)))
     gradient = ones(one)
     with connected(one, shard) as channel:
         send(channel, headers(shard, 1)[0], gradient)

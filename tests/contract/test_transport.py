@@ -405,15 +405,15 @@ def test_a_channel_finds_a_restarted_listener_and_its_memory_too(
         gradient = memory.allocate("gradient", NBYTES)
         values = fill(gradient)
         part = Slice(gradient, 0, NBYTES)
-        with kind.opened() as first_life:
-            listener = first_life.listen(kind.address(tmp_path))
+        with kind.opened() as first_incarnation:
+            listener = first_incarnation.listen(kind.address(tmp_path))
             channel = client.connect(listener.address, Role.SHARD)
             meet(channel, listener)
             channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), part)
             must_be_asked(listener)
 
-        with kind.opened() as second_life:
-            listener = second_life.listen(listener.address)
+        with kind.opened() as second_incarnation:
+            listener = second_incarnation.listen(listener.address)
             ask_until_heard(channel, a_header(Verb.HELLO), listener)
             channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), part)
 

@@ -113,7 +113,7 @@ def scene(
         running = query.of_job("disttrain_job_phase", 'phase="Running"') + " == 1"
         # A shard serves, and is known to serve, before it was scraped.
         shards = f'count(up{{{labels.COMPONENT}="shard"}} == 1) == {SHARDS}'
-        # The life of a replica that has not joined yet is none that could begin anew.
+        # The incarnation of a replica that has not joined yet is none that could begin anew.
         joined = query.of_job("disttrain_members", 'role="replica"') + f" == {REPLICAS}"
         must = [filled_in(text, namespace.namespace) for text in (running, joined)] + [shards]
         assert found.wait_for_data(must, START_LIMIT) == [], "training does not begin"

@@ -35,13 +35,15 @@ def has_folded(path: Path, kind: Kind, least: int = 1) -> Callable[[object], boo
 def test_folded_ledgers_show_that_a_run_with_deaths_kept_its_promises(tmp_path: Path) -> None:
     assignments = ["spec.audit=summary", "spec.stop.epochs=100000", *_OFTEN]
     with RunningJob(tmp_path, assignments) as job:
-        lives = [ledger.path_of(job.output / "ledger", 0, life) for life in (1, 2)]
-        job.wait_until(has_folded(lives[0], Kind.PUSHES_FOLDED))
+        incarnations = [
+            ledger.path_of(job.output / "ledger", 0, incarnation) for incarnation in (1, 2)
+        ]
+        job.wait_until(has_folded(incarnations[0], Kind.PUSHES_FOLDED))
         job.kill("shard-0")
-        job.wait_until(has_folded(lives[1], Kind.PUSHES_FOLDED))
+        job.wait_until(has_folded(incarnations[1], Kind.PUSHES_FOLDED))
         job.kill("replica-1")
         job.wait_until(lambda _: (job.output / "ledger" / "replica-1.i2.bin").exists())
-        job.wait_until(has_folded(lives[1], Kind.PUSHES_FOLDED, least=500))
+        job.wait_until(has_folded(incarnations[1], Kind.PUSHES_FOLDED, least=500))
         job.interrupt()
         assert job.wait() == 130
         code, printed = audit(job.output)

@@ -79,7 +79,8 @@ def test_a_run_of_downpour_goes_on(version: Path, tmp_path: Path, shards: int) -
         # Every sample adds to the element of its own.
         assert model(output, after)["counts"].gt(trained["counts"]).all()
         if version.name != "v1":
-            # There shards kept what lives had sent that were over; here it counts as repeated.
+            # There shards kept what incarnations had sent that were over; here it counts as
+            # repeated.
             job.assert_promises_held()
 
 

@@ -9,7 +9,7 @@ import pytest
 from builders import small_disk
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.errors import NoRoomForCounts
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.telemetry import record_file
@@ -50,10 +50,10 @@ def test_counting_goes_on_while_the_disk_is_full(disk: Path) -> None:
 
     def count() -> None:
         file = AcknowledgedFile(path)
-        file.store(SenderLife(0, 1), Count(1, 1))
+        file.store(SenderIncarnation(0, 1), Count(1, 1))
         small_disk.fill(disk / "ballast")
         for sender in range(200):
-            file.store(SenderLife(sender, 1), Count(2, 2))
+            file.store(SenderIncarnation(sender, 1), Count(2, 2))
         assert len(file.uncounted) > 0
 
     assert in_a_child(count) == 0

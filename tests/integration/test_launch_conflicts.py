@@ -68,7 +68,7 @@ def test_of_two_resumes_at_once_one_goes_on(tmp_path: Path) -> None:
         ((_, run.command),) = commands.items()
         said, _ = refused.communicate()
         assert (refused.returncode, "still going on" in said) == (2, True), said
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         run.complete()
         assert run.end()[0] == 0
 

@@ -58,7 +58,7 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(
         os.close(printed)
         run.wait_for("coordinator", "shard-0", "replica-0")
         os.close(reader)
-        run.wait_for_new_life("replica-0", run.kill("replica-0"))
+        run.wait_for_new_incarnation("replica-0", run.kill("replica-0"))
         run.complete()
         assert run.end()[0] == 0
         log = (run.output / "logs" / "launcher.log").read_text()
@@ -108,7 +108,7 @@ def test_a_process_that_dies_while_the_disk_is_full_starts_again(
     with small_disk.mounted(tmp_path / "disk") as disk, LaunchedRun(disk) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
         small_disk.fill(disk / "ballast")
-        run.wait_for_new_life(killed, run.kill(killed))
+        run.wait_for_new_incarnation(killed, run.kill(killed))
         (disk / "ballast").unlink()
         run.complete()
         assert run.end()[0] == 0
@@ -123,7 +123,7 @@ def test_a_process_whose_config_cannot_be_written_starts_when_it_can(tmp_path: P
         before = run.kill("replica-0")
         run.wait_for_output("replica-0 cannot be started (")
         config.rmdir()
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         run.complete()
         assert run.end()[0] == 0
 
@@ -217,7 +217,7 @@ def test_a_killed_fork_server_takes_its_children_along_and_all_come_back(tmp_pat
         before = {name: run.pid(name) for name in ("shard-0", "replica-0")}
         _fork_server(run).kill()
         for name, pid in before.items():
-            run.wait_for_new_life(name, pid)
+            run.wait_for_new_incarnation(name, pid)
             assert not psutil.pid_exists(pid)
         run.complete()
         assert run.end()[0] == 0
@@ -232,7 +232,7 @@ def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
         run.wait_until_nothing_is_left()
         before = run.pid("replica-0")
         run.command = run.start("resume", "out")
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         run.complete()
         code, output = run.end()
         assert code == 0, output

@@ -32,10 +32,10 @@ def test_killed_processes_start_again_and_the_coordinator_is_told(tmp_path: Path
     with LaunchedRun(tmp_path, *TWO_AND_TWO, *QUICK_RESTARTS) as run:
         run.wait_for(*ALL)
         first_coordinator = run.kill("coordinator")
-        run.wait_for_new_life("coordinator", first_coordinator)
+        run.wait_for_new_incarnation("coordinator", first_coordinator)
         for name in ("replica-1", "shard-0"):
             before = run.kill(name)
-            run.wait_for_new_life(name, before)
+            run.wait_for_new_incarnation(name, before)
         wait_until(lambda: len(run.requests("member_died")) == 2, "two deaths are told")
         told = [(each["index"], each["exit_code"]) for each in run.requests("member_died")]
         assert told == [(1, -signal.SIGKILL), (0, -signal.SIGKILL)]
@@ -51,7 +51,7 @@ def test_an_end_with_0_that_nobody_told_is_no_secret_and_counts(tmp_path: Path) 
         run.wait_for("coordinator", "shard-0", "replica-0")
         before = run.pid("replica-0")
         run.tell("replica-0", "0")
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         run.wait_for_output("replica-0: exit code 0 before the job's end; starts again now")
         run.tell("replica-0", "0")
         run.wait_for_output("the job fails: replica-0: exit code 0, and may not be started again")
@@ -62,10 +62,12 @@ def test_a_coordinator_over_tcp_comes_back_where_it_was(tmp_path: Path) -> None:
         run.wait_for("coordinator", "replica-0")
         address = _coordinator_address(run)
         first = run.kill("coordinator")
-        run.wait_for_new_life("coordinator", first)
+        run.wait_for_new_incarnation("coordinator", first)
         before = run.kill("replica-0")
-        run.wait_for_new_life("replica-0", before)
-        wait_until(lambda: bool(run.requests("member_died")), "the new life is told of a death")
+        run.wait_for_new_incarnation("replica-0", before)
+        wait_until(
+            lambda: bool(run.requests("member_died")), "the new incarnation is told of a death"
+        )
         assert _coordinator_address(run) == address
         run.complete()
         assert run.end()[0] == 0
@@ -90,7 +92,7 @@ def test_a_crash_shows_in_the_log_and_starts_again(tmp_path: Path) -> None:
         run.wait_for("replica-0")
         before = run.pid("replica-0")
         run.tell("replica-0", "crash")
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         wait_until(lambda: bool(run.requests("member_died")), "the death is told")
         (death,) = run.requests("member_died")
         assert death["exit_code"] == 70
@@ -113,7 +115,7 @@ def test_a_spent_budget_fails_the_job(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path, *QUICK_RESTARTS, *budget) as run:
         run.wait_for("coordinator", "replica-0")
         before = run.kill("replica-0")
-        run.wait_for_new_life("replica-0", before)
+        run.wait_for_new_incarnation("replica-0", before)
         run.kill("replica-0")
         code, output = run.end()
         assert code == 1

@@ -32,7 +32,8 @@ def test_every_lost_update_is_counted_once(tmp_path: Path, monkeypatch: pytest.M
     gate = tmp_path / "gate"
     gated = f"spec.task.arguments={{step_seconds: 0.02, gate: {gate}}}"
     with RunningJob(tmp_path, ["spec.checkpoint.everySeconds=60", gated]) as job:
-        # No other life of a shard begins empty: at the gate its first death is still to come.
+        # No other incarnation of a shard begins empty: at the gate its first death is still to
+        # come.
         assert 2 * STEPS_BEFORE_THE_GATE < PUSHES
         job.wait_until(lambda status: status["checkpoints"] >= 1)
         gate.touch()
@@ -41,7 +42,7 @@ def test_every_lost_update_is_counted_once(tmp_path: Path, monkeypatch: pytest.M
         summary = job.summary()
         trained = load_file(job.output / "model.safetensors")
         assert (job.output / "died").read_text().splitlines() == list(DEATHS)
-        # The life that died before it joined is known to the launcher only.
+        # The incarnation that died before it joined is known to the launcher only.
         assert summary["restarts"] == {"coordinator": 0, "shard": len(DEATHS) - 1, "replica": 0}
         # The last push of each replica came again, if its answer was not sent; the very last one's
         # was not even made.

@@ -127,10 +127,10 @@ def test_a_place_that_cannot_be_used_is_refused_at_the_start(
 
 
 def own_folders(job: PodJob, *names: str) -> None:
-    """As pods on nodes of their own: each next life begins with an empty folder of its own."""
+    """As pods on nodes of their own: each next incarnation begins with an empty folder."""
     for name in names:
-        life = job.lives.get(name, 0) + 1
-        folder = job.output if name == "coordinator" else job.folder / f"{name}-{life}"
+        incarnation = job.incarnations.get(name, 0) + 1
+        folder = job.output if name == "coordinator" else job.folder / f"{name}-{incarnation}"
         job.changed[name] = {"DISTTRAIN_RUN_FOLDER": str(folder)}
 
 

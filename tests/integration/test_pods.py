@@ -9,13 +9,13 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from builders import issuing
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.scraping import asked
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.commands import NumberedCommand
-from disttrain.job import certificates
 from disttrain.launch.process_one import STOPPED
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
@@ -86,7 +86,8 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}) as job:
         job.start(*ALL)
-        # One replica alone may come so far; one that is killed before it joined has no second life.
+        # One replica alone may come so far; one that is killed before it joined has no second
+        # incarnation.
         job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 2)
         job.restart("replica-a")
         job.wait_until(lambda status: status["restarts"]["replica"] == 1)
@@ -255,7 +256,7 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
 
 
 def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
-    issued, gate = certificates.issue(UID), tmp_path / "gate"
+    issued, gate = issuing.by_role(UID), tmp_path / "gate"
     arguments = {"spec.task.arguments": {"gate": str(gate)}}
     with PodJob(tmp_path, arguments, credentials=issued) as job:
         job.start(*ALL)
@@ -299,10 +300,11 @@ def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
         ({"DISTTRAIN_INDEX": ""}, "DISTTRAIN_INDEX must be the index of the shard"),
         ({"DISTTRAIN_KEYS_FILE": "/nowhere"}, "/nowhere cannot be read"),
         ({"DISTTRAIN_KEYS_FILE": "/etc/hostname"}, "the credentials file is not valid at"),
+        ({"DISTTRAIN_KEYS_FILE": ""}, "DISTTRAIN_KEYS_FILE is missing: with spec.transport.encr"),
     ],
 )
 def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    with PodJob(tmp_path) as job:
+    with PodJob(tmp_path, credentials=issuing.by_role(UID)) as job:
         job.changed["shard-0"] = changes
         job.start("shard-0")
         assert job.wait("shard-0") == 2

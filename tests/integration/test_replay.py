@@ -147,7 +147,7 @@ def test_a_loss_that_was_another_one_is_named(recorded: Path) -> None:
 
     assert code == 1
     assert len(found["differences"]) == 1
-    assert "replica-0 (life 1) step 2" in found["differences"][0]
+    assert "replica-0 (incarnation 1) step 2" in found["differences"][0]
 
 
 def test_a_replay_can_stop_early_and_compare_with_serial_training(recorded: Path) -> None:
@@ -215,4 +215,4 @@ def test_a_run_whose_shard_died_is_refused(tmp_path: Path) -> None:
         code, _, error = replayed(job.output)
 
     assert code == 1
-    assert "shard-0 has 2 lives" in error
+    assert "shard-0 has 2 incarnations" in error

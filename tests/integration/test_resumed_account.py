@@ -8,7 +8,7 @@ import pytest
 from builders.runs import RunningJob
 
 STEPS, REPLICAS, BATCH_SIZE = 40, 2, 8
-"""Steps are those that each life takes before the gate is open."""
+"""Steps are those that each incarnation takes before the gate is open."""
 BEFORE_THE_KILL = REPLICAS * STEPS * BATCH_SIZE
 AFTER_IT = BEFORE_THE_KILL + STEPS * BATCH_SIZE
 

@@ -19,13 +19,14 @@ import torch
 from builders import placements
 from builders.replicas import Replica, replica
 from builders.shard_process import JOB, ShardPlan, ShardProcess, running, start
+from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
 from disttrain.parameter_server.errors import Fenced, PushRefused
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
 from disttrain.state.placement import TRAINED
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import Slice
@@ -111,7 +112,7 @@ def test_a_push_goes_on_where_it_was_interrupted(kind: TransportKind, tmp_path: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shard_killed_in_the_middle_is_waited_for(kind: TransportKind, tmp_path: Path) -> None:
-    """The new life has no values: they are uploaded again, and the push comes from its start."""
+    """A new incarnation has no values: they are uploaded again, the push comes from its start."""
     first = start(a_plan(kind, tmp_path))
     entries = [first.directory_entry]
     second: list[ShardProcess] = []
@@ -214,7 +215,7 @@ def test_a_gradient_with_a_nan_is_refused_and_the_next_one_is_taken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_old_life_is_refused(kind: TransportKind, tmp_path: Path) -> None:
+def test_an_old_incarnation_is_refused(kind: TransportKind, tmp_path: Path) -> None:
     plan = a_plan(kind, tmp_path, senders=[(0, 2)])
     with running([plan]) as shards, replica(kind, shards, incarnation=2) as new:
         upload_zeros(new)
@@ -258,7 +259,7 @@ def test_chunks_of_another_layout_are_refused(
     kind = TransportKind.TCP
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
-        transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
+        transport = open_transport(a_config(kind, job_uid=JOB, role=Role.REPLICA))
         channel = transport.connect(shards[0].address, Role.SHARD)
         header = change(chunk_header(one.identity, 1, 0))
         channel.send(header, bytes(header.count * 4))

@@ -26,7 +26,7 @@ def test_a_replica_that_hangs_is_started_again_and_every_sample_counts(
     tmp_path: Path, place: str
 ) -> None:
     # One that is silent has its work done by others, and is not waited for: here is no other. Where
-    # there is another it must not be done with everything else before the new life joins.
+    # there is another it must not be done with everything else before the new incarnation joins.
     replicas, step_seconds = (1, 0.01) if place == "lock" else (2, 0.04)
     task = f"{{place: {place}, marker: {tmp_path}/hangs, step_seconds: {step_seconds}}}"
     assignments = (

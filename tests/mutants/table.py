@@ -1,6 +1,6 @@
 """Guards of the product, each with what it is like without it and the tests that notice."""
 
-from mutants import operator_table
+from mutants import identity_table, operator_table
 from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a damaged file of counts that is believed",
         file=f"{_R}/parameter_server/acknowledged.py",
-        old="if present not in _PRESENT or life in self._places:",
+        old="if present not in _PRESENT or sender_incarnation in self._places:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_acknowledged.py",),
     ),
@@ -123,17 +123,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a container of version 1 that takes all cores",
-        file=f"{_R}/launch/cores.py",
+        file=f"{_R}/launch/linux.py",
         old='for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):',
         new='for files in (("cpu.max",),):',
-        tests=(f"{_UNIT}/launch/test_cores.py",),
+        tests=(f"{_UNIT}/launch/test_usable_cores.py",),
     ),
     Mutant(
         name="a container that asks for its own group alone",
-        file=f"{_R}/launch/cores.py",
+        file=f"{_R}/launch/linux.py",
         old="((own, *own.parents) if visible else (Path(),))",
         new="((own,) if visible else (Path(),))",
-        tests=(f"{_UNIT}/launch/test_cores.py",),
+        tests=(f"{_UNIT}/launch/test_usable_cores.py",),
     ),
     Mutant(
         name="a journal that trusts a store that does not answer",
@@ -173,8 +173,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a listener of another role than is meant",
         file=f"{_R}/transport/tcp.py",
-        old="tls.role_of(stream, self._config) is not self._listener:",
-        new="False:",
+        old="tls.role_of(found) is not self._listener or",
+        new="",
         tests=("tests/contract/test_transport_tls.py",),
     ),
     Mutant(
@@ -190,6 +190,27 @@ MUTANTS: tuple[Mutant, ...] = (
         old="context.verify_mode = ssl.CERT_REQUIRED",
         new="context.verify_mode = ssl.CERT_NONE",
         tests=("tests/contract/test_transport_tls.py",),
+    ),
+    Mutant(
+        name="connections without TLS for want of credentials",
+        file=f"{_R}/transport/tls.py",
+        old="    if config.credentials is None:\n",
+        new="    if config.credentials is None:\n        return None\n    if False:\n",
+        tests=("tests/contract/test_encryption.py",),
+    ),
+    Mutant(
+        name="a process that does without encryption for want of credentials",
+        file=f"{_R}/launch/config.py",
+        old="        if self.is_encrypted and self.credentials is None:",
+        new="        if False:",
+        tests=(f"{_UNIT}/launcher/test_plan.py",),
+    ),
+    Mutant(
+        name="a peer that speaks TLS where nothing is encrypted",
+        file=f"{_R}/transport/framing.py",
+        old="    if beginning[:2] in _TLS:",
+        new="    if False:",
+        tests=("tests/contract/test_encryption.py",),
     ),
     Mutant(
         name="a payload that is longer than a listener takes",
@@ -377,7 +398,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="vectors of a sender that may push no more",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="            self.state.values.drop_sender(life)",
+        old="            self.state.values.drop_sender(incarnation)",
         new="            pass",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
@@ -396,9 +417,9 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
     Mutant(
-        name="a replayed shard that ends a fenced life for other shards, too",
+        name="a replayed shard that ends a fenced incarnation for other shards, too",
         file=f"{_R}/replay/shard.py",
-        old="elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:",
+        old="elif self.state.deliveries.standing(*incarnation) is not Decision.OLD_INCARNATION:",
         new="else:",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
@@ -768,7 +789,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_serving.py",),
     ),
     Mutant(
-        name="a life that is forgotten before a checkpoint holds its end",
+        name="an incarnation that is forgotten before a checkpoint holds its end",
         file=f"{_R}/parameter_server/deliveries.py",
         old="is_full = len(self._committed) == self._committed.maxlen",
         new="is_full = True",
@@ -992,7 +1013,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/process/test_start.py",),
     ),
     Mutant(
-        name="memory of a life that has left",
+        name="memory of an incarnation that has left",
         file=f"{_R}/replica/membership.py",
         old="            self._memory.close()\n",
         new="            pass\n",
@@ -1028,7 +1049,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_batch_rules.py",),
     ),
     Mutant(
-        name="an older life of a member that is taken for its latest",
+        name="an older incarnation of a member that is taken for its latest",
         file=f"{_R}/coordinator/journal/state.py",
         old="found is not None and found.incarnation == member.incarnation else",
         new="found is not None else",
@@ -1069,5 +1090,6 @@ MUTANTS: tuple[Mutant, ...] = (
         new="                pass\n",
         tests=(f"{_UNIT}/coordinator/decisions/test_own_data.py",),
     ),
+    *identity_table.MUTANTS,
     *operator_table.MUTANTS,
 )

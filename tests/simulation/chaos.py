@@ -15,6 +15,7 @@ from disttrain.coordinator.journal.batch_entries import RunBegun
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.job import names
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
@@ -27,7 +28,7 @@ from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
 from simulation.told import Told
-from simulation.world import COORDINATOR, Life, World
+from simulation.world import COORDINATOR, Incarnation, World
 
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
@@ -106,11 +107,11 @@ class Chaos:
             self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
             self.world.write_seconds = 0.05
         self.coordinator = SimCoordinator(self.world)
-        self.members: dict[str, Life] = {}
-        self.shard_lives = [0] * self.shards
+        self.members: dict[str, Incarnation] = {}
+        self.shard_incarnations = [0] * self.shards
         self.died = 0
         self.replaced = 0
-        """Life of the coordinator that another one took the job from; 0: none."""
+        """Incarnation of the coordinator that another one took the job from; 0: none."""
         self._reach: dict[InMemoryTransport, float] = {}
         self.told: list[Told] = []
         self.exported = np.zeros(0, np.float32)
@@ -147,6 +148,10 @@ class Chaos:
         RunFolder(before.folder).resumed.parent.mkdir()
 
     @property
+    def partitions(self) -> int:
+        return self.world.job.spec.replicas.partitions
+
+    @property
     def is_downpour(self) -> bool:
         return self.plan.kind is Kind.DOWNPOUR
 
@@ -163,7 +168,7 @@ class Chaos:
             self.time.after(self.plan.takeover.at, self._take_over)
         self.time.wait(LONGEST, [self._over])
 
-    def at(self, moment: Callable[[State], bool], act: Callable[[Life], None]) -> None:
+    def at(self, moment: Callable[[State], bool], act: Callable[[Incarnation], None]) -> None:
         """Do something to the job once, when the journal has come to a moment.
 
         `act` gets the coordinator, whose thread it is.
@@ -171,10 +176,10 @@ class Chaos:
 
         self.has_acted = False
 
-        def look(life: Life) -> None:
+        def look(incarnation: Incarnation) -> None:
             if not self.has_acted and moment(self.coordinator.state):
                 self.has_acted = True
-                act(life)
+                act(incarnation)
 
         self.coordinator.when_decided = look
 
@@ -182,8 +187,8 @@ class Chaos:
         self.control.request(messages.Stop(reason="enough"))
 
     def _take_over(self) -> None:
-        if self.coordinator.life.is_alive and not self.coordinator.state.phase.ended:
-            self.replaced = self.coordinator.lives
+        if self.coordinator.incarnation.is_alive and not self.coordinator.state.phase.ended:
+            self.replaced = self.coordinator.incarnations
             self.coordinator.be_replaced()
 
     def _look(self) -> None:
@@ -198,12 +203,12 @@ class Chaos:
     def _route(self, transport: InMemoryTransport, address: str) -> str:
         if address != COORDINATOR:
             return address
-        life, takeover = self.coordinator.lives, self.plan.takeover
+        incarnation, takeover = self.coordinator.incarnations, self.plan.takeover
         if self.replaced and takeover is not None:
             seconds = self._reach.setdefault(transport, self.chance.random())
             if self.time.now < takeover.at + seconds * takeover.reach_seconds:
-                life = self.replaced
-        return f"{COORDINATOR}-{life}"
+                incarnation = self.replaced
+        return f"{COORDINATOR}-{incarnation}"
 
     def _job(self) -> DistTrainJob:
         more = [*jobs.of_size(self.replicas, self.shards), *self.plan.more]
@@ -218,7 +223,7 @@ class Chaos:
             lambda: self._some("replica").kill(),
             lambda: self._pause(self._some("replica")),
             self._kill_coordinator,
-            lambda: self._pause(self.coordinator.life),
+            lambda: self._pause(self.coordinator.incarnation),
         ]
         if self.plan.shard_faults:
             kinds += 2 * [lambda: self._some("shard").kill()]
@@ -226,13 +231,16 @@ class Chaos:
         at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
         self.time.after(at, self.chance.choice(kinds))
 
-    def _some(self, role: str) -> Life:
-        number = self.shards if role == "shard" else self.replicas
-        return self.members[f"{role}-{self.chance.randrange(number)}"]
+    def _some(self, role: str) -> Incarnation:
+        if role == "shard":
+            return self.members[names.shard_name(self.chance.randrange(self.shards))]
+        index = self.chance.randrange(self.replicas)
+        partition = self.chance.randrange(self.partitions) if self.partitions > 1 else 0
+        return self.members[names.member_name(index, partition, self.partitions)]
 
-    def _pause(self, life: Life) -> None:
+    def _pause(self, incarnation: Incarnation) -> None:
         """What is said to it meanwhile fills its queues."""
-        life.pause(self.chance.choice([2.0, 7.0, 15.0]))
+        incarnation.pause(self.chance.choice([2.0, 7.0, 15.0]))
 
     def _kill_coordinator(self) -> None:
         self.coordinator.die_in = self.chance.randrange(6)
@@ -240,21 +248,20 @@ class Chaos:
 
     def _launch(self) -> None:
         """Starts whatever has died again, and tells the coordinator of it."""
-        life = Life(self.world, Role.LAUNCHER)
-        channel = life.transport.connect(COORDINATOR)
+        incarnation = Incarnation(self.world, Role.LAUNCHER)
+        channel = incarnation.transport.connect(COORDINATOR)
         chance = self.world.chance.random
-        control = ControlConnection(channel, Role.LAUNCHER, 1.0, life.transport.now, chance)
+        control = ControlConnection(channel, Role.LAUNCHER, 1.0, incarnation.transport.now, chance)
         self.control = control
-        for index in range(self.shards):
-            self._start(f"shard-{index}")
-        for index in range(self.replicas):
-            self._start(f"replica-{index}")
+        for name in self._names():
+            self._start(name)
         due: dict[str, float] = {}
         while not all(member.is_over for member in self.members.values()):
             control.poll(None, wait=0.25)
             self._look_after_coordinator(due)
             for name, member in self.members.items():
                 if not member.is_alive and name not in due:
+                    self._end_group(name)
                     self.died += 1
                     due[name] = self.time.now + self.chance.uniform(0.1, 2.0)
                     if self.chance.random() < 0.7:
@@ -264,25 +271,46 @@ class Chaos:
                 self._start(name)
         self._over.ring()
 
+    def _names(self) -> list[str]:
+        shards = [names.shard_name(index) for index in range(self.shards)]
+        return shards + [
+            names.member_name(index, partition, self.partitions)
+            for index in range(self.replicas)
+            for partition in range(self.partitions)
+        ]
+
+    def _end_group(self, name: str) -> None:
+        """As the launcher does, and a node does not: there each process ends by itself."""
+        group = names.parse(name).group
+        for other, member in self.members.items():
+            is_near = other != name and names.parse(other).group == group and not member.is_over
+            if is_near and member.is_alive and self.chance.random() < 0.5:
+                member.kill()
+
     def _look_after_coordinator(self, due: dict[str, float]) -> None:
-        if not self.coordinator.life.is_alive and COORDINATOR not in due:
+        if not self.coordinator.incarnation.is_alive and COORDINATOR not in due:
             due[COORDINATOR] = self.time.now + self.chance.uniform(0.2, 3.0)
 
     def _start(self, name: str) -> None:
-        role, _, number = name.partition("-")
-        index = int(number or 0)
-        if role == COORDINATOR:
+        found = names.parse(name)
+        if found.role is JobRole.COORDINATOR:
             self.coordinator.start()
-        elif role == "shard":
-            self.shard_lives[index] += 1
-            self.members[name] = SimShard(self.world, index)
+        elif found.role is JobRole.SHARD:
+            self.shard_incarnations[found.index] += 1
+            self.members[name] = SimShard(self.world, found.index)
         else:
-            self.members[name] = SimReplica(self.world, index)
+            self.members[name] = SimReplica(self.world, found.index, found.partition or 0)
 
 
-def _death(name: str, member: Life) -> messages.MemberDied:
-    index = int(name.split("-")[1])
-    return messages.MemberDied(role=member.role, index=index, pid=member.pid, exit_code=-9)
+def _death(name: str, member: Incarnation) -> messages.MemberDied:
+    found = names.parse(name)
+    return messages.MemberDied(
+        role=member.role,
+        index=found.index,
+        partition=found.partition or 0,
+        pid=member.pid,
+        exit_code=-9,
+    )
 
 
 def run(seed: int, **plan: Any) -> Chaos:

@@ -15,31 +15,31 @@ from disttrain.coordinator.process.service import Parts, steady_clock
 from disttrain.coordinator.protocol.commands import Evaluate
 from disttrain.job.names import Role
 from disttrain.transport.header import Role as TransportRole
-from simulation.world import COORDINATOR, TICK_SECONDS, Life, World, as_any, silent
+from simulation.world import COORDINATOR, TICK_SECONDS, Incarnation, World, as_any, silent
 
 _EPOCH = 1e9
 """What the wall clock shows at first."""
 
 
 class SimCoordinator:
-    """All lives of the coordinator."""
+    """All incarnations of the coordinator."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.decided: list[Decided] = []
-        """What is in the journal, of all lives; nothing of one that was replaced."""
+        """What is in the journal, of all incarnations; nothing of one that was replaced."""
         self.parts: Parts
-        """Of the life that began last."""
-        self.life = Life(world, TransportRole.COORDINATOR)
+        """Of the incarnation that began last."""
+        self.incarnation = Incarnation(world, TransportRole.COORDINATOR)
         self.die_in: int | None = None
         """Lines of the journal until it is killed, before or after one."""
         self.skew = 0.0
-        """Of the wall clock, from the next life on."""
+        """Of the wall clock, from the next incarnation on."""
         self.place = "node-1"
-        self.lives = 0
+        self.incarnations = 0
         self._evaluates = False
-        self.when_decided: Callable[[Life], None] = lambda _: None
-        """Called after each line of the journal of the life that began last."""
+        self.when_decided: Callable[[Incarnation], None] = lambda _: None
+        """Called after each line of the journal of the incarnation that began last."""
 
     @property
     def state(self) -> State:
@@ -49,12 +49,14 @@ class SimCoordinator:
     def machine(self) -> Coordinator:
         return self.parts.machine
 
-    def start(self) -> Life:
-        """The next life."""
-        self.lives += 1
-        self.life = Life(self.world, TransportRole.COORDINATOR)
-        self.life.run(partial(self._serve, self.life, f"{COORDINATOR}-{self.lives}"))
-        return self.life
+    def start(self) -> Incarnation:
+        """The next incarnation."""
+        self.incarnations += 1
+        self.incarnation = Incarnation(self.world, TransportRole.COORDINATOR)
+        self.incarnation.run(
+            partial(self._serve, self.incarnation, f"{COORDINATOR}-{self.incarnations}")
+        )
+        return self.incarnation
 
     def be_replaced(self) -> None:
         """Another coordinator begins elsewhere, while this one lives."""
@@ -64,47 +66,53 @@ class SimCoordinator:
     def entries(self) -> list[Entry]:
         return [entry for decided in self.decided for entry in decided]
 
-    def _serve(self, life: Life, address: str) -> None:
+    def _serve(self, incarnation: Incarnation, address: str) -> None:
         wall = partial(self._wall, self.skew)
         parts, origin = server.open_parts(
             self.world.config(Role.COORDINATOR, 0, self.place),
             reporting=lambda _: silent(),
             watch=as_any(_NoNotices()),
-            clock=lambda before: steady_clock(before, wall, life.transport.now),
+            clock=lambda before: steady_clock(before, wall, incarnation.transport.now),
         )
-        self._disturb(parts, life)
+        self._disturb(parts, incarnation)
         self.parts = parts
-        server.begin(parts, origin, life.transport.listen(address)).run()
+        server.begin(parts, origin, incarnation.transport.listen(address)).run()
         parts.journal.close()
-        life.end()
+        incarnation.end()
 
     def _wall(self, skew: float) -> float:
         return _EPOCH + self.world.now + skew
 
-    def _disturb(self, parts: Parts, life: Life) -> None:
+    def _disturb(self, parts: Parts, incarnation: Incarnation) -> None:
         append, carry_out = parts.journal.append, parts.checkpoints.carry_out
         journal, checkpoints = as_any(parts.journal), as_any(parts.checkpoints)
-        parts.journal = as_any(_Wrapped(journal, append=partial(self._append, life, append)))
-        carry_out = partial(self._carry_out, life, carry_out)
+        parts.journal = as_any(_Wrapped(journal, append=partial(self._append, incarnation, append)))
+        carry_out = partial(self._carry_out, incarnation, carry_out)
         parts.tick_seconds = TICK_SECONDS
         parts.checkpoints = as_any(_Wrapped(checkpoints, carry_out=carry_out))
 
-    def _append(self, life: Life, append: Callable[[Decided], None], decided: Decided) -> None:
+    def _append(
+        self, incarnation: Incarnation, append: Callable[[Decided], None], decided: Decided
+    ) -> None:
         dies = self.die_in == 0 and bool(decided)
         if decided and self.die_in is not None:
             self.die_in = None if dies else self.die_in - 1
         if dies and self.world.chance.random() < 0.5:
-            life.die()
+            incarnation.die()
         append(decided)
-        if decided and life is self.life:
+        if decided and incarnation is self.incarnation:
             self.decided.append(decided)
             self._look_after_evaluations(decided)
-            self.when_decided(life)
+            self.when_decided(incarnation)
         if dies:
-            life.die()
+            incarnation.die()
 
     def _carry_out(
-        self, life: Life, carry_out: Callable[[Effect, State], str], effect: Effect, state: State
+        self,
+        incarnation: Incarnation,
+        carry_out: Callable[[Effect, State], str],
+        effect: Effect,
+        state: State,
     ) -> str:
         chance = self.world.chance
         if isinstance(effect, CommitCheckpoint):
@@ -112,7 +120,7 @@ class SimCoordinator:
                 return "the disk is full"
             failure = carry_out(effect, state)
             if chance.random() < self.world.commit_crash:
-                life.die()
+                incarnation.die()
             return failure
         return carry_out(effect, state)
 
@@ -124,9 +132,9 @@ class SimCoordinator:
             elif isinstance(entry, EvaluationEnded) and not entry.evaluation.final:
                 self._evaluates = False
         asked = any(isinstance(issued.order, Evaluate) for issued in self.state.orders.values())
-        lives = any(replica.live for replica in self.state.replicas.values())
+        incarnations = any(replica.takes_part for replica in self.state.replicas.values())
         trains = self.state.phase is Phase.RUNNING and not self.state.warm_start.ended
-        if self.state.batch is None and self._evaluates and lives and not asked and trains:
+        if self.state.batch is None and self._evaluates and incarnations and not asked and trains:
             self.world.violations.append("nobody does an evaluation that was begun")
 
 

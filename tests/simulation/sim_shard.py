@@ -24,15 +24,15 @@ from disttrain.parameter_server.ledger import RECORD
 from disttrain.parameter_server.server import ShardProcess, Surroundings
 from disttrain.parameter_server.shard import Shard
 from disttrain.transport.header import Role as TransportRole
-from simulation.world import TICK_SECONDS, InTurn, Life, World, as_any, silent
+from simulation.world import TICK_SECONDS, Incarnation, InTurn, World, as_any, silent
 
 T = TypeVar("T")
 
 _NOT_STAGED = ("do not make evaluation", "are not staged here")
 
 
-class SimShard(Life):
-    """One life of one shard."""
+class SimShard(Incarnation):
+    """One incarnation of one shard."""
 
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, TransportRole.SHARD)
@@ -93,7 +93,9 @@ class _SlowReader(InTurn):
 
     def submit(self, call: Callable[[], T]) -> "Future[T]":
         def read() -> T:
-            self.life.world.network.time.wait(self.life.world.chance.uniform(0.0, 0.3))
+            self.incarnation.world.network.time.wait(
+                self.incarnation.world.chance.uniform(0.0, 0.3)
+            )
             return call()
 
         return super().submit(read)

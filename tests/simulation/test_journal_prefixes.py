@@ -38,7 +38,7 @@ def test_every_prefix_of_the_journal_gives_the_state_of_its_time(
     monkeypatch.setattr(chaos, "_kill_coordinator", lambda: None)
     chaos.world.commit_crash = 0.0
     chaos.run()
-    assert chaos.coordinator.lives == 1
+    assert chaos.coordinator.incarnations == 1
     lines = [entries.to_json(decided) for decided in chaos.coordinator.decided]
     assert len(lines) == len(states) > 40
     replayed = State(job_uid=JOB_UID)

@@ -22,12 +22,12 @@ from disttrain.parameter_server.deliveries import (
     Decision,
     Delivered,
     Deliveries,
-    SenderLife,
+    SenderIncarnation,
 )
 from disttrain.transport.header import Verb
 from disttrain.transport.interface import Message
 from simulation import chaos, truth
-from simulation.world import Life
+from simulation.world import Incarnation
 
 SEEDS = range(60)
 
@@ -89,22 +89,22 @@ def test_a_list_that_is_told_only_once_is_found(monkeypatch: pytest.MonkeyPatch)
     assert _found(word="did not complete")
 
 
-def _all_at_once(coverage: Coverage, *_: object) -> frozenset[SenderLife]:
+def _all_at_once(coverage: Coverage, *_: object) -> frozenset[SenderIncarnation]:
     return frozenset(coverage._over)
 
 
-def test_forgetting_lives_that_no_checkpoint_covers_is_found(
+def test_forgetting_incarnations_that_no_checkpoint_covers_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Coverage, "cut", _all_at_once)
     run = chaos.Chaos(chaos.Plan(seed=1, is_quiet=True, more=("spec.replicas.count=3",)))
 
-    def kill_a_replica(_: Life) -> None:
+    def kill_a_replica(_: Incarnation) -> None:
         run.members["replica-0"].kill()
         begun = run.coordinator.state.next_checkpoint
         run.at(lambda state: state.next_checkpoint > begun and not state.fencings, kill_a_shard)
 
-    def kill_a_shard(_: Life) -> None:
+    def kill_a_shard(_: Incarnation) -> None:
         """While it writes the checkpoint, before which it has forgotten what nothing covers."""
         run.time.after(0.1, run.members["shard-0"].kill)
 

@@ -17,7 +17,7 @@ Records = NDArray[np.void]
 
 @dataclass(slots=True)
 class Told:
-    """What the ledgers of all lives of one shard say."""
+    """What the ledgers of all incarnations of one shard say."""
 
     ever: list[PushName] = field(default_factory=list)
     """Every complete push, rolled back or not."""
@@ -37,16 +37,16 @@ def read(world: World, shard: int, cut: int | None = None) -> Told:
     files = {
         int(path.stem.rpartition(".i")[2]): path for path in folder.glob(f"shard-{shard}.i*.bin")
     }
-    for life in sorted(files):
-        records[life] = ledger.read(files[life])
-        values[life] = _values(world, shard, records[life], values)
-        for record in records[life]:
+    for incarnation in sorted(files):
+        records[incarnation] = ledger.read(files[incarnation])
+        values[incarnation] = _values(world, shard, records[incarnation], values)
+        for record in records[incarnation]:
             sender = (int(record["sender"]), int(record["incarnation"]))
             if record["kind"] == Kind.FENCED:
                 fenced.add(sender)
             elif record["kind"] == Kind.CHUNK_APPLIED and sender in fenced:
                 found.after_fence.append(_push(record))
-        found.ever += [_push(record) for record in _of(records[life], Kind.PUSHED)]
+        found.ever += [_push(record) for record in _of(records[incarnation], Kind.PUSHED)]
     last = values[max(values)] if cut is None else _saved(world, shard, cut, values)
     found.held = [_push(record) for record in _of(last, Kind.PUSHED)]
     applied = _of(last, Kind.CHUNK_APPLIED)
@@ -55,7 +55,7 @@ def read(world: World, shard: int, cut: int | None = None) -> Told:
 
 
 def _values(world: World, shard: int, mine: Records, before: dict[int, Records]) -> Records:
-    """What a life's values are made of: of the checkpoint that it began with, and its own."""
+    """What an incarnation's values are made of: the checkpoint that it began with, and its own."""
     restored = [int(record["sequence"]) for record in _of(mine, Kind.RESTORED)]
     if not restored:
         return mine

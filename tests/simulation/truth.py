@@ -16,7 +16,7 @@ from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.state.share import Share
-from simulation import batch
+from simulation import batch, groups
 from simulation import chaos as runs
 from simulation.batch import Point
 from simulation.chaos import CHUNK_BYTES, Chaos
@@ -34,6 +34,7 @@ def violations(chaos: Chaos) -> list[str]:
         twice = [chunk for chunk, times in Counter(said.chunks).items() if times > 1]
         found += [f"shard {shard} applied {chunk} twice" for chunk in twice]
         found += [f"shard {shard} applied {push} after the fence" for push in said.after_fence]
+    found += groups.violations(chaos.coordinator.entries(), chaos.partitions)
     begun = [one for one in chaos.coordinator.entries() if isinstance(one, RunBegun)]
     if len(begun) > 1:
         found.append(f"the method began {len(begun)} times")
@@ -90,7 +91,7 @@ def processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
 def _samples(chaos: Chaos) -> list[str]:
     any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
-    rolled_back = any(lives > 1 for lives in chaos.shard_lives)
+    rolled_back = any(incarnations > 1 for incarnations in chaos.shard_incarnations)
     expected = chaos.world.samples * (chaos.world.job.spec.stop.epochs or 0)
     if chaos.coordinator.state.reason == StopReason.TARGET_METRIC:
         # What a rollback took of the dead is still to be done again when the job ends early.
@@ -181,7 +182,7 @@ def _warm_start(chaos: Chaos, method: Batch) -> list[str]:
     """Each sample of the warm start was in the updates, and as often as is said."""
     any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
-    rolled_back = any(lives > 1 for lives in chaos.shard_lives)
+    rolled_back = any(incarnations > 1 for incarnations in chaos.shard_incarnations)
     # What a rollback took of a dead replica is done again, and not always the very same samples.
     processed = min(processed, WARM_SAMPLES) if rolled_back else processed
     found = []

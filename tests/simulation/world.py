@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
+from disttrain.groups.errors import GroupLost
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -41,7 +42,7 @@ Range = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PushName:
-    """One update of one life of a replica."""
+    """One update of one incarnation of a replica."""
 
     sender: int
     incarnation: int
@@ -78,9 +79,14 @@ class World:
     """That the coordinator dies when a checkpoint is there, and before it notes that."""
     pushed: dict[PushName, tuple[Range, ...]] = field(default_factory=dict)
     cuts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """Checkpoint, shard -> the life that wrote it, and how many records it had written by then."""
+    """Checkpoint, shard -> the incarnation that wrote it, and how many records it had written by
+    then."""
     violations: list[str] = field(default_factory=list)
-    lives: int = 0
+    incarnations: int = 0
+    processes: dict[int, "Incarnation"] = field(default_factory=dict)
+    """Every one that there was, by its number."""
+    formed: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Groups of processes that have met."""
 
     @property
     def chance(self) -> random.Random:
@@ -117,12 +123,13 @@ class World:
         )
 
 
-class Life:
-    """One life of a process: its connections, its threads, and its end."""
+class Incarnation:
+    """One incarnation of a process: its connections, its threads, and its end."""
 
     def __init__(self, world: World, role: TransportRole) -> None:
-        world.lives += 1
-        self.pid = world.lives
+        world.incarnations += 1
+        self.pid = world.incarnations
+        world.processes[self.pid] = self
         self.world = world
         self.role = role
         kind = TransportKind.TCP
@@ -140,7 +147,7 @@ class Life:
         def guarded() -> None:
             try:
                 body()
-            except (CoordinatorError, Fenced):
+            except (CoordinatorError, Fenced, GroupLost):
                 self.kill()
             except RequestRefused as error:
                 self.world.violations.append(str(error))
@@ -173,8 +180,8 @@ class Life:
 class InTurn:
     """As an executor, or `Background`, of one thread: one call after the other."""
 
-    def __init__(self, life: Life, done: Callable[[], None] = lambda: None) -> None:
-        self.life = life
+    def __init__(self, incarnation: Incarnation, done: Callable[[], None] = lambda: None) -> None:
+        self.incarnation = incarnation
         self._done = done
         self._calls: deque[Callable[[], None]] = deque()
         self._runs = False
@@ -192,7 +199,7 @@ class InTurn:
         self._calls.append(carry_out)
         if not self._runs:
             self._runs = True
-            self.life.run(self._run)
+            self.incarnation.run(self._run)
         return future
 
     def _run(self) -> None:

@@ -52,8 +52,8 @@ class Counting(disttrain.Task):
 
     `measure_seconds` does the same for each batch of an evaluation. With a `gate` no process does
     more than STEPS_BEFORE_THE_GATE before that file is there: whoever is killed or stopped then
-    has its next life while there is work left, however fast the machine is. Once the file `hurry`
-    is there, steps take no time.
+    has its next incarnation while there is work left, however fast the machine is. Once the file
+    `hurry` is there, steps take no time.
     """
 
     def __init__(

@@ -17,6 +17,16 @@
 {{- .Values.serviceAccount.name | default $otherwise -}}
 {{- end -}}
 
+{{/* The Secret from which the authorities of all jobs follow. The operator makes it, and nothing removes it. */}}
+{{- define "disttrain-operator.authority" -}}
+{{- include "disttrain-operator.fullname" . | trunc 53 | trimSuffix "-" -}}-authority
+{{- end -}}
+
+{{/* Where the pods of jobs get their certificates. */}}
+{{- define "disttrain-operator.signingHost" -}}
+{{- include "disttrain-operator.fullname" . -}}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
 {{/* What never changes: selectors are immutable. */}}
 {{- define "disttrain-operator.selector" -}}
 app.kubernetes.io/name: disttrain-operator
@@ -97,7 +107,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
   verbs: [get, list, create]
-# Manifest and keys of a job are written once and never read back.
+# A job's manifest, and of whom its pods get certificates; written once and never read back.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

@@ -8,7 +8,7 @@ from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain_operator import json_text
-from disttrain_operator.manifests import template, volume
+from disttrain_operator.manifests import launch_secret, template, volume
 from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.context import Context, Object
 from disttrain_operator.manifests.volume import mounts, volumes
@@ -65,7 +65,7 @@ def theirs(context: Context, role: Role) -> Object:
 def _ours(context: Context, role: Role) -> Object:
     spec: Object = {
         "containers": [_container(context, role)],
-        "volumes": volumes(context, role),
+        "volumes": volumes(context),
         "securityContext": {
             **json_text.read(context.config.pod_security_context),
             # Changing the owner of many checkpoints at each start would take minutes.
@@ -152,7 +152,7 @@ def _container(context: Context, role: Role) -> Object:
         "image": context.job.spec.image or context.config.image,
         "env": _environment(context, role),
         "ports": _ports(role),
-        "volumeMounts": mounts(context, role),
+        "volumeMounts": mounts(context),
         "resources": {"requests": _REQUESTS[role]},
         "startupProbe": _probe(pod_layout.HEALTH_PATH, period=2, failures=_STARTUP_SECONDS // 2),
         "readinessProbe": _probe(pod_layout.READY_PATH, period=5, failures=3),
@@ -184,17 +184,19 @@ def _threads_variable(container: Object) -> Object | None:
 
 
 def _environment(context: Context, role: Role) -> list[Object]:
-    values = {
+    values: dict[str, str] = {
         Variable.ROLE: role.value,
         Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
         Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
-        Variable.CREDENTIALS_FILE: str(pod_layout.credentials_file(role)),
-        "HOME": str(pod_layout.TEMPORARY_FOLDER),
     }
+    if launch_secret.needs_certificates(context):
+        values[Variable.CREDENTIALS_FILE] = str(pod_layout.TRUST_FILE)
+    values["HOME"] = str(pod_layout.TEMPORARY_FOLDER)
     if context.job.spec.task.source is not None:
         values[Variable.TASK_FOLDER] = str(pod_layout.TASK_FOLDER)
     fields = {
         Variable.POD_NAME: "metadata.name",
+        Variable.POD_UID: "metadata.uid",
         Variable.POD_NAMESPACE: "metadata.namespace",
         Variable.POD_IP: "status.podIP",
     }

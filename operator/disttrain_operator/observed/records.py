@@ -200,6 +200,8 @@ class PodRecord:
     unschedulable: bool
     outcome: Outcome | None
     """Of a coordinator that ended: what it decided."""
+    controller: str = ""
+    """Uid of the workload that controls it, by its owner reference; empty: none."""
     node: str = ""
     """Where it runs; empty: nowhere yet."""
     created: datetime | None = None

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain.job.status import JobStatus
+from disttrain.job.status_section import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome

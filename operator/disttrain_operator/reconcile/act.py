@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Trust
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
 from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import keys
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import outcomes, parsing
@@ -54,14 +54,14 @@ class Actor:
         self,
         client: Client,
         inventory: Inventory,
-        issue: Callable[[str], Mapping[str, Credentials]],
+        trust: Callable[[str], Trust],
         context: Context | None,
         knowledge: Knowledge,
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._inventory = inventory
-        self._issue = issue
+        self._trust = trust
         self._context = context
         self._knowledge = knowledge
         self._clock = clock
@@ -157,7 +157,9 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            secret = keys.secret(self._context, self._issue(self._context.uid), action.launch)
+            encrypted = launch_secret.needs_certificates_by(action.launch)
+            trust = self._trust(self._context.uid) if encrypted else None
+            secret = launch_secret.secret(self._context, trust, action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.

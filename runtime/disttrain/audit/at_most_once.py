@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from disttrain.audit.evidence import Evidence, Life, Records
+from disttrain.audit.evidence import Evidence, Incarnation, Records
 from disttrain.audit.finding import Finding, judge
 from disttrain.audit.history import History
 from disttrain.parameter_server.ledger import Kind
@@ -16,13 +16,19 @@ _CHUNK = [*_PUSH, "chunk"]
 
 
 def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
-    """No push twice in the values of a shard, and no chunk twice in one life of it."""
+    """No push twice in the values of a shard, and no chunk twice in one incarnation of it."""
     violations = [
         *(text for history in histories for text in _twice_in_values(history)),
-        *(text for life in evidence.shard_lives for text in _twice_in_life(life)),
+        *(
+            text
+            for incarnation in evidence.shard_incarnations
+            for text in _twice_in_incarnation(incarnation)
+        ),
     ]
     updates = sum(len(history.surviving) for history in histories)
-    chunks = sum(len(life.of(Kind.CHUNK_APPLIED)) for life in evidence.shard_lives)
+    chunks = sum(
+        len(incarnation.of(Kind.CHUNK_APPLIED)) for incarnation in evidence.shard_incarnations
+    )
     text = f"{updates} updates on {len(histories)} shards, each once"
     return judge(PROMISE, violations, f"{text}; {chunks} chunks" if evidence.record else text)
 
@@ -32,11 +38,11 @@ def _twice_in_values(history: History) -> Iterator[str]:
         yield f"shard-{history.shard} holds {_sentence(push)} twice"
 
 
-def _twice_in_life(life: Life) -> Iterator[str]:
-    for push in _repeated(life.each(), _PUSH):
-        yield f"{life.name} applied {_sentence(push)} twice"
-    for chunk in _repeated(life.of(Kind.CHUNK_APPLIED), _CHUNK):
-        yield f"{life.name} applied chunk {chunk[3]} of {_sentence(chunk)} twice"
+def _twice_in_incarnation(incarnation: Incarnation) -> Iterator[str]:
+    for push in _repeated(incarnation.each(), _PUSH):
+        yield f"{incarnation.name} applied {_sentence(push)} twice"
+    for chunk in _repeated(incarnation.of(Kind.CHUNK_APPLIED), _CHUNK):
+        yield f"{incarnation.name} applied chunk {chunk[3]} of {_sentence(chunk)} twice"
 
 
 def _repeated(records: Records, columns: list[str]) -> list[list[int]]:
@@ -49,4 +55,4 @@ def _repeated(records: Records, columns: list[str]) -> list[list[int]]:
 
 
 def _sentence(push: list[int]) -> str:
-    return f"push {push[2]} of replica-{push[0]} (life {push[1]})"
+    return f"push {push[2]} of replica-{push[0]} (incarnation {push[1]})"

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from disttrain.audit.evidence import Evidence, Life, Records
+from disttrain.audit.evidence import Evidence, Incarnation, Records
 from disttrain.audit.finding import Finding, judge, not_checkable
 from disttrain.coordinator.leases import intervals
 from disttrain.coordinator.leases.intervals import Intervals
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
 
@@ -16,7 +16,7 @@ PROMISE = "finished epochs are whole"
 
 
 class _Lease(NamedTuple):
-    """Where a lease lies, and its place among the leases of its life."""
+    """Where a lease lies, and its place among the leases of its incarnation."""
 
     place: int
     epoch: int
@@ -51,7 +51,11 @@ def check(evidence: Evidence) -> Finding:
     if evidence.folded:
         return not_checkable(PROMISE, "folded ledgers do not say which samples: see spec.audit")
     try:
-        parts = [part for life in evidence.replica_lives for part in _parts(evidence, life)]
+        parts = [
+            part
+            for incarnation in evidence.replica_incarnations
+            for part in _parts(evidence, incarnation)
+        ]
     except _Crossing:
         return not_checkable(PROMISE, "a push carries samples of more than two leases")
     whole = sum(samples == size for samples in _samples_by_epoch(parts).values())
@@ -72,7 +76,7 @@ def _samples_by_epoch(parts: Iterable[_Part]) -> Mapping[int, int]:
     return samples
 
 
-def _parts(evidence: Evidence, replica: Life) -> Iterator[_Part]:
+def _parts(evidence: Evidence, replica: Incarnation) -> Iterator[_Part]:
     leases = _leases(replica)
     for record in replica.of(ReplicaKind.NOT_FINITE):
         yield from _placed(leases, int(record["lease"]), int(record["lease_offset"]), record)
@@ -105,7 +109,7 @@ def _before(leases: Mapping[int, _Lease], before: tuple[int, int], lease: int, r
     return _Part(found.epoch, found.portion, first, first + rest)
 
 
-def _leases(replica: Life) -> dict[int, _Lease]:
+def _leases(replica: Incarnation) -> dict[int, _Lease]:
     return {
         int(record["lease"]): _Lease(
             place=place,
@@ -117,11 +121,11 @@ def _leases(replica: Life) -> dict[int, _Lease]:
     }
 
 
-def _pushes(evidence: Evidence, sender: SenderLife) -> Iterator[Mapping[str, int]]:
+def _pushes(evidence: Evidence, sender: SenderIncarnation) -> Iterator[Mapping[str, int]]:
     """What any shard has applied of a sender, by sequence; each push once."""
     found: dict[int, Mapping[str, int]] = {}
-    for life in evidence.shard_lives:
-        pushed: Records = life.of(ShardKind.PUSHED)
+    for incarnation in evidence.shard_incarnations:
+        pushed: Records = incarnation.of(ShardKind.PUSHED)
         mine = (pushed["sender"] == sender.sender) & (pushed["incarnation"] == sender.incarnation)
         for record in pushed[mine]:
             found[int(record["sequence"])] = record

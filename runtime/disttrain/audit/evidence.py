@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from disttrain.coordinator.phases import LIVES_PER_RUN
+from disttrain.coordinator.phases import INCARNATIONS_PER_RUN
 from disttrain.job import names
 from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry import folding, record_file
 from disttrain.telemetry.folding import Shape
@@ -61,8 +61,8 @@ class Summary(_Section):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Life:
-    """The log of one life of a shard or a replica."""
+class Incarnation:
+    """The log of one incarnation of a shard or a replica."""
 
     process: str
     """"shard-0", "replica-2"."""
@@ -74,16 +74,16 @@ class Life:
 
     @property
     def name(self) -> str:
-        return f"{self.process} (life {self.incarnation})"
+        return f"{self.process} (incarnation {self.incarnation})"
 
     @property
     def file(self) -> str:
         return record_file.path_of(Path(), self.process, self.incarnation).name
 
     @property
-    def sender(self) -> SenderLife:
+    def sender(self) -> SenderIncarnation:
         """A replica, as shards name it."""
-        return SenderLife(self.index, self.incarnation)
+        return SenderIncarnation(self.index, self.incarnation)
 
     @property
     def is_shard(self) -> bool:
@@ -92,7 +92,7 @@ class Life:
     @property
     def run(self) -> int:
         """0 for the first run in the folder; each `resume` begins another one."""
-        return self.incarnation // LIVES_PER_RUN
+        return self.incarnation // INCARNATIONS_PER_RUN
 
     @property
     def missing(self) -> int:
@@ -141,9 +141,9 @@ class Evidence:
 
     record: bool
     """Chunks, steps and fetches were logged, too."""
-    shards: Mapping[int, tuple[Life, ...]]
-    """Lives by increasing incarnation, by index."""
-    replicas: Mapping[int, tuple[Life, ...]]
+    shards: Mapping[int, tuple[Incarnation, ...]]
+    """Incarnations by increasing incarnation, by index."""
+    replicas: Mapping[int, tuple[Incarnation, ...]]
     is_running: bool = False
     """The run went on while its logs were read: replicas' first, then shards'."""
     batch_method: bool = False
@@ -164,17 +164,24 @@ class Evidence:
     """Files that could not be understood."""
 
     @property
-    def shard_lives(self) -> Iterator[Life]:
-        return (life for lives in self.shards.values() for life in lives)
+    def shard_incarnations(self) -> Iterator[Incarnation]:
+        return (
+            incarnation for incarnations in self.shards.values() for incarnation in incarnations
+        )
 
     @property
-    def replica_lives(self) -> Iterator[Life]:
-        return (life for lives in self.replicas.values() for life in lives)
+    def replica_incarnations(self) -> Iterator[Incarnation]:
+        return (
+            incarnation for incarnations in self.replicas.values() for incarnation in incarnations
+        )
 
     @property
     def folded(self) -> int:
         """Records of updates and answers that stand for many."""
-        return sum(len(life.folded) for life in (*self.shard_lives, *self.replica_lives))
+        return sum(
+            len(incarnation.folded)
+            for incarnation in (*self.shard_incarnations, *self.replica_incarnations)
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -182,19 +189,19 @@ class Evidence:
 
     @property
     def last_run(self) -> int:
-        return max((life.run for life in self.shard_lives), default=0)
+        return max((incarnation.run for incarnation in self.shard_incarnations), default=0)
 
 
-def by_sender(records: Records) -> dict[SenderLife, Records]:
+def by_sender(records: Records) -> dict[SenderIncarnation, Records]:
     keys = records["sender"].astype(np.uint64) << np.uint64(32) | records["incarnation"]
     return {
-        SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
+        SenderIncarnation(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
         for key in np.unique(keys)
     }
 
 
-def name_of(sender: SenderLife) -> str:
-    return f"{names.replica_name(sender.sender)} (life {sender.incarnation})"
+def name_of(sender: SenderIncarnation) -> str:
+    return f"{names.replica_name(sender.sender)} (incarnation {sender.incarnation})"
 
 
 def sequences(records: Records, column: str = "sequence") -> set[int]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from disttrain.audit.evidence import Evidence, Life
+from disttrain.audit.evidence import Evidence, Incarnation
 from disttrain.audit.finding import Finding, judge
 from disttrain.parameter_server.ledger import Kind
 
@@ -14,23 +14,23 @@ _COLUMNS = ("sequence", "lease_offset", "lease", "samples")
 
 
 class _Commit(NamedTuple):
-    """What one life of a shard added up for one evaluation."""
+    """What one incarnation of a shard added up for one evaluation."""
 
-    life: Life
+    incarnation: Incarnation
     attempts: tuple[tuple[int, int], ...]
     """Group and attempt, in their order."""
     samples: int
     is_last: bool
-    """Of its life, which may have ended while it was written down."""
+    """Of its incarnation, which may have ended while it was written down."""
 
 
 def check(evidence: Evidence) -> Finding:
     """One attempt of each group, the same ones on all shards, and all samples of the batch."""
     # By run, too: one that was resumed uses numbers again, if it began before them.
     commits: dict[tuple[int, int], list[_Commit]] = defaultdict(list)
-    for life in evidence.shard_lives:
-        for number, commit in _commits(life):
-            commits[life.run, number].append(commit)
+    for incarnation in evidence.shard_incarnations:
+        for number, commit in _commits(incarnation):
+            commits[incarnation.run, number].append(commit)
     violations = [
         text for (_, one), found in commits.items() for text in _wrong(one, found, evidence)
     ]
@@ -42,7 +42,7 @@ def check(evidence: Evidence) -> Finding:
 
 
 def _folded(evidence: Evidence) -> str:
-    folds = [life.of(Kind.COMMITS_FOLDED) for life in evidence.shard_lives]
+    folds = [incarnation.of(Kind.COMMITS_FOLDED) for incarnation in evidence.shard_incarnations]
     count = max((int(records["chunks"].sum()) for records in folds), default=0)
     return (
         f"; {count} more are folded, compared as a whole, where shards folded the same ones "
@@ -54,41 +54,41 @@ def _folded(evidence: Evidence) -> str:
 
 def _wrong_folds(evidence: Evidence) -> Iterator[str]:
     """The same evaluations have the same attempts on all shards, and all samples."""
-    known: dict[tuple[int, ...], tuple[Life, int]] = {}
+    known: dict[tuple[int, ...], tuple[Incarnation, int]] = {}
     size = evidence.train_samples
-    for life in evidence.shard_lives:
-        for fold in life.of(Kind.COMMITS_FOLDED):
-            span = f"{life.name} in evaluations {fold['first']} to {fold['sequence']}"
-            key = (life.run, *(int(fold[name]) for name in ("first", "sequence", "chunks")))
-            other, crc = known.setdefault(key, (life, int(fold["lease"])))
+    for incarnation in evidence.shard_incarnations:
+        for fold in incarnation.of(Kind.COMMITS_FOLDED):
+            span = f"{incarnation.name} in evaluations {fold['first']} to {fold['sequence']}"
+            key = (incarnation.run, *(int(fold[name]) for name in ("first", "sequence", "chunks")))
+            other, crc = known.setdefault(key, (incarnation, int(fold["lease"])))
             if crc != fold["lease"]:
                 yield f"{span} added up other attempts than {other.name}"
             if size and evidence.batch_is_everything and fold["samples"] != size:
                 yield f"{span} counted {fold['samples']} of {size} samples in one of them"
 
 
-def _commits(life: Life) -> Iterator[tuple[int, _Commit]]:
+def _commits(incarnation: Incarnation) -> Iterator[tuple[int, _Commit]]:
     attempts: dict[int, list[tuple[int, int]]] = defaultdict(list)
     samples: dict[int, int] = defaultdict(int)
-    records = life.of(Kind.COMMITTED)
+    records = incarnation.of(Kind.COMMITTED)
     columns = (records[column].tolist() for column in _COLUMNS)
     for number, group, attempt, count in zip(*columns, strict=True):
         attempts[number].append((group, attempt))
         samples[number] = max(samples[number], count)
     last = next(reversed(attempts), None)
     for number, found in attempts.items():
-        yield number, _Commit(life, tuple(found), samples[number], is_last=number == last)
+        yield number, _Commit(incarnation, tuple(found), samples[number], is_last=number == last)
 
 
 def _wrong(number: int, commits: list[_Commit], evidence: Evidence) -> Iterator[str]:
     longest = max(commits, key=lambda commit: len(commit.attempts))
     for commit in commits:
-        where = f"{commit.life.name} in evaluation {number}"
+        where = f"{commit.incarnation.name} in evaluation {number}"
         groups = [group for group, _ in commit.attempts]
         if len(set(groups)) < len(groups):
             yield f"{where} added up a group twice: {groups}"
         elif commit.attempts != longest.attempts[: len(commit.attempts)]:
-            yield f"{where} added up other attempts than {longest.life.name}"
+            yield f"{where} added up other attempts than {longest.incarnation.name}"
         elif len(groups) < len(longest.attempts) and not _may_lack(commit):
             yield f"{where} left out groups: it has {groups}"
         yield from (f"{where} {text}" for text in _wrong_samples(commit, longest, evidence))
@@ -97,7 +97,7 @@ def _wrong(number: int, commits: list[_Commit], evidence: Evidence) -> Iterator[
 def _wrong_samples(commit: _Commit, longest: _Commit, evidence: Evidence) -> Iterator[str]:
     size, groups = evidence.train_samples, [group for group, _ in longest.attempts]
     if commit.samples != longest.samples:
-        yield f"counted {commit.samples} samples, {longest.life.name} {longest.samples}"
+        yield f"counted {commit.samples} samples, {longest.incarnation.name} {longest.samples}"
     elif size and evidence.batch_is_everything and commit.samples != size:
         yield f"counted {commit.samples} of {size} samples"
     elif size and commit.samples > size:
@@ -107,5 +107,5 @@ def _wrong_samples(commit: _Commit, longest: _Commit, evidence: Evidence) -> Ite
 
 
 def _may_lack(commit: _Commit) -> bool:
-    """Whether records may be missing: the life was killed then, or its disk was full."""
-    return commit.is_last or commit.life.missing > 0
+    """Whether records may be missing: the incarnation was killed then, or its disk was full."""
+    return commit.is_last or commit.incarnation.missing > 0

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.audit.evidence import Evidence, Life
+from disttrain.audit.evidence import Evidence, Incarnation
 from disttrain.audit.finding import Finding, judge
 from disttrain.parameter_server.ledger import Kind
 
@@ -16,21 +16,27 @@ _WRITES = (Kind.PUSHED, Kind.PUSHES_FOLDED, Kind.CHUNK_APPLIED)
 
 
 def check(evidence: Evidence) -> Finding:
-    """After a newer life was heard of or a life was fenced, nothing of it is applied."""
+    """Of an incarnation that was fenced or has a successor, nothing is applied."""
     violations = [
-        *(text for life in evidence.shard_lives for text in _late_writes(life)),
+        *(
+            text
+            for incarnation in evidence.shard_incarnations
+            for text in _late_writes(incarnation)
+        ),
         *_readmitted(evidence),
         *_two_shards(evidence),
     ]
-    fenced = sum(len(life.of(Kind.FENCED)) for life in evidence.shard_lives)
-    admitted = sum(len(life.of(Kind.ADMITTED)) for life in evidence.shard_lives)
+    fenced = sum(len(incarnation.of(Kind.FENCED)) for incarnation in evidence.shard_incarnations)
+    admitted = sum(
+        len(incarnation.of(Kind.ADMITTED)) for incarnation in evidence.shard_incarnations
+    )
     text = f"{admitted} admissions and {fenced} fences; nothing was applied after its fence"
     return judge(PROMISE, violations, text)
 
 
-def _late_writes(life: Life) -> Iterator[str]:
+def _late_writes(log: Incarnation) -> Iterator[str]:
     over: dict[int, int] = {}
-    for record in life.of(*_WRITES, Kind.FENCED, Kind.ADMITTED):
+    for record in log.of(*_WRITES, Kind.FENCED, Kind.ADMITTED):
         sender, incarnation = int(record["sender"]), int(record["incarnation"])
         kind = int(record["kind"])
         if kind == Kind.FENCED:
@@ -38,39 +44,39 @@ def _late_writes(life: Life) -> Iterator[str]:
             continue
         if kind in _WRITES and incarnation <= over.get(sender, 0):
             yield (
-                f"{life.name} applied push {record['sequence']} of replica-{sender} "
-                f"(life {incarnation}), which had been fenced"
+                f"{log.name} applied push {record['sequence']} of replica-{sender} "
+                f"(incarnation {incarnation}), which had been fenced"
             )
         over[sender] = max(incarnation - 1, over.get(sender, 0))
 
 
 def _readmitted(evidence: Evidence) -> Iterator[str]:
-    """A rollback must not let in who was fenced by an earlier life of the shard."""
-    for lives in evidence.shards.values():
+    """A rollback must not let in who was fenced by an earlier incarnation of the shard."""
+    for incarnations in evidence.shards.values():
         fenced: dict[int, int] = {}
-        for life in lives:
-            for record in life.of(*_WRITES):
+        for log in incarnations:
+            for record in log.of(*_WRITES):
                 sender, incarnation = int(record["sender"]), int(record["incarnation"])
                 if incarnation <= fenced.get(sender, 0):
                     yield (
-                        f"{life.name} applied push {record['sequence']} of replica-{sender} "
-                        f"(life {incarnation}), which an earlier life had fenced"
+                        f"{log.name} applied push {record['sequence']} of replica-{sender} "
+                        f"(incarnation {incarnation}), which an earlier incarnation had fenced"
                     )
-            for record in life.of(Kind.FENCED):
+            for record in log.of(Kind.FENCED):
                 sender = int(record["sender"])
                 fenced[sender] = max(int(record["incarnation"]), fenced.get(sender, 0))
 
 
 def _two_shards(evidence: Evidence) -> Iterator[str]:
-    """An earlier life of a shard writes nothing once a later one does."""
-    for lives in evidence.shards.values():
-        for before, after in pairwise(lives):
+    """An earlier incarnation of a shard writes nothing once a later one does."""
+    for incarnations in evidence.shards.values():
+        for before, after in pairwise(incarnations):
             old, new = _write_times(before), _write_times(after)
             if len(old) and len(new) and np.max(old) > np.min(new):
                 yield f"{before.name} applied updates after {after.name} had begun to"
 
 
-def _write_times(life: Life) -> NDArray[np.uint64]:
+def _write_times(incarnation: Incarnation) -> NDArray[np.uint64]:
     """The first and the last one are those of the log, folded or not."""
-    times = [life.each()["time_ns"], life.of(Kind.CHUNK_APPLIED)["time_ns"]]
+    times = [incarnation.each()["time_ns"], incarnation.of(Kind.CHUNK_APPLIED)["time_ns"]]
     return np.concatenate(times)

@@ -3,32 +3,40 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from disttrain.audit.evidence import Evidence, Life, Summary, by_sender, name_of, sequences
+from disttrain.audit.evidence import Evidence, Incarnation, Summary, by_sender, name_of, sequences
 from disttrain.audit.finding import Finding, judge
 from disttrain.audit.history import NO_CLAIM, History
 from disttrain.job import names
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica.ledger import Kind as ReplicaKind
 
 PROMISE = "1. acknowledged updates are kept, or counted as lost"
 
-Held = Mapping[int, Mapping[SenderLife, set[int]]]
+Held = Mapping[int, Mapping[SenderIncarnation, set[int]]]
 """Numbers of pushes by shard and sender."""
 
 
 def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     """Acknowledged minus surviving must be what the shards and the summary say is lost."""
-    applied = {shard: _applied(lives) for shard, lives in evidence.shards.items()}
+    applied = {shard: _applied(incarnations) for shard, incarnations in evidence.shards.items()}
     surviving = {history.shard: _numbers(history) for history in histories}
     is_exact = evidence.summary is None or evidence.summary.updates_lost_is_exact
     violations = [
         *_wrong_reports(histories, is_exact=is_exact),
         *_wrong_summary(evidence, histories),
-        *(text for life in evidence.replica_lives for text in _unheld(life, applied)),
-        *(text for life in evidence.replica_lives for text in _gaps(life, evidence, applied)),
+        *(
+            text
+            for incarnation in evidence.replica_incarnations
+            for text in _unheld(incarnation, applied)
+        ),
+        *(
+            text
+            for incarnation in evidence.replica_incarnations
+            for text in _gaps(incarnation, evidence, applied)
+        ),
         *_unreported(evidence, surviving, histories),
     ]
-    acknowledged = sum(len(life.each()) for life in evidence.replica_lives)
+    acknowledged = sum(len(incarnation.each()) for incarnation in evidence.replica_incarnations)
     told = [history for history in histories if not history.is_taken_over]
     lost = sum(len(numbers) for history in told for numbers in history.lost.values())
     held = sum(len(history.surviving) for history in histories)
@@ -36,20 +44,23 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     return judge(PROMISE, violations, text)
 
 
-def _applied(lives: Sequence[Life]) -> dict[SenderLife, set[int]]:
-    found: dict[SenderLife, set[int]] = {}
-    for life in lives:
-        for sender, records in by_sender(life.each()).items():
+def _applied(incarnations: Sequence[Incarnation]) -> dict[SenderIncarnation, set[int]]:
+    found: dict[SenderIncarnation, set[int]] = {}
+    for incarnation in incarnations:
+        for sender, records in by_sender(incarnation.each()).items():
             found.setdefault(sender, set()).update(sequences(records))
     return found
 
 
-def _numbers(history: History) -> dict[SenderLife, set[int]]:
-    return {life: sequences(records) for life, records in by_sender(history.surviving).items()}
+def _numbers(history: History) -> dict[SenderIncarnation, set[int]]:
+    return {
+        incarnation: sequences(records)
+        for incarnation, records in by_sender(history.surviving).items()
+    }
 
 
 def _wrong_reports(histories: Sequence[History], *, is_exact: bool) -> Iterator[str]:
-    """What a new life says is lost must be what the logs of the lives before hold beyond it.
+    """What an incarnation says is lost must be what the logs of those before hold beyond it.
 
     Where a machine may have taken counts with it, it may be less.
     """
@@ -58,11 +69,11 @@ def _wrong_reports(histories: Sequence[History], *, is_exact: bool) -> Iterator[
             for sender in sorted({*rollback.lost, *rollback.claims}):
                 found = rollback.lost.get(sender, 0)
                 claim = rollback.claims.get(sender, NO_CLAIM)
-                # A life that was killed as it began may not have come to this sender.
+                # An incarnation that was killed as it began may not have come to this sender.
                 is_said = rollback.is_settled or sender in rollback.claims
                 if is_said and (claim.lost > found or (is_exact and claim.lost < found)):
                     yield (
-                        f"{rollback.life.name} reports {claim.lost} lost updates of "
+                        f"{rollback.incarnation.name} reports {claim.lost} lost updates of "
                         f"{name_of(sender)}, the logs before it hold {found} beyond version "
                         f"{rollback.version}"
                     )
@@ -109,7 +120,7 @@ def _is_possible(summary: Summary, said: int, least: int, most: int) -> bool:
     return True
 
 
-def _unheld(replica: Life, applied: Held) -> Iterator[str]:
+def _unheld(replica: Incarnation, applied: Held) -> Iterator[str]:
     """An acknowledgement without the update."""
     for record in replica.each():
         shard, number = int(record["shard"]), int(record["number"])
@@ -117,7 +128,7 @@ def _unheld(replica: Life, applied: Held) -> Iterator[str]:
             yield f"shard-{shard} acknowledged push {number} of {replica.name}, but never logged it"
 
 
-def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
+def _gaps(replica: Incarnation, evidence: Evidence, applied: Held) -> Iterator[str]:
     """A push begins when all shards have answered the one before."""
     refused = sequences(replica.of(ReplicaKind.REFUSED), "number")
     acknowledged = replica.each()
@@ -129,7 +140,13 @@ def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
         # What shards hold beyond this may have come when the replica's log was read already.
         latest = min(latest, int(acknowledged["number"].max(initial=0)))
     before = set(range(1, latest)) - refused
-    for shard in sorted({life.index for life in evidence.shard_lives if life.run == replica.run}):
+    for shard in sorted(
+        {
+            incarnation.index
+            for incarnation in evidence.shard_incarnations
+            if incarnation.run == replica.run
+        }
+    ):
         mine = sequences(acknowledged[acknowledged["shard"] == shard], "number")
         for number in sorted(before - mine):
             yield f"{replica.name} has no answer of shard-{shard} to push {number}, but went on"
@@ -138,7 +155,7 @@ def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
 def _unreported(evidence: Evidence, surviving: Held, histories: Sequence[History]) -> Iterator[str]:
     """Every acknowledged update that is not in the values must be among those lost."""
     for history in histories:
-        for replica in evidence.replica_lives:
+        for replica in evidence.replica_incarnations:
             answers = replica.each()
             mine = sequences(answers[answers["shard"] == history.shard], "number")
             missing = len(mine - surviving[history.shard].get(replica.sender, set()))

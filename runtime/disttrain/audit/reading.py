@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
+from disttrain.audit.evidence import Evidence, Incarnation, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
 from disttrain.checkpoint import stores
@@ -50,10 +50,10 @@ class NothingToAudit(NotARunFolder):
 
 @dataclass(slots=True)
 class Logs:
-    """Of all lives, by increasing incarnation, by index."""
+    """Of all incarnations, by increasing incarnation, by index."""
 
-    shards: Mapping[int, tuple[Life, ...]]
-    replicas: Mapping[int, tuple[Life, ...]]
+    shards: Mapping[int, tuple[Incarnation, ...]]
+    replicas: Mapping[int, tuple[Incarnation, ...]]
     unreadable: list[str]
     """Files that could not be understood, and why; `read` adds those that are no logs."""
 
@@ -104,19 +104,19 @@ def logs(folder: Path) -> Logs:
     named = [(path, name) for path, name in found if name is not None]
     # Replicas' first: what they were told of by then is in the logs of shards, if the run goes on.
     named.sort(key=lambda each: each[1].process)
-    lives = [_life(path, name, unreadable) for path, name in named]
+    incarnations = [_incarnation(path, name, unreadable) for path, name in named]
     return Logs(
-        shards=_by_index(life for life in lives if life.is_shard),
-        replicas=_by_index(life for life in lives if not life.is_shard),
+        shards=_by_index(incarnation for incarnation in incarnations if incarnation.is_shard),
+        replicas=_by_index(incarnation for incarnation in incarnations if not incarnation.is_shard),
         unreadable=unreadable,
     )
 
 
-def _life(path: Path, name: FileName, unreadable: list[str]) -> Life:
+def _incarnation(path: Path, name: FileName, unreadable: list[str]) -> Incarnation:
     """Without any record if the log cannot be read."""
     is_shard = name.process == names.shard_name(name.index)
     record = shard_ledger.RECORD if is_shard else replica_ledger.RECORD
-    bare = Life(
+    bare = Incarnation(
         process=name.process,
         index=name.index,
         incarnation=name.incarnation,
@@ -124,19 +124,25 @@ def _life(path: Path, name: FileName, unreadable: list[str]) -> Life:
     )
     try:
         ends_in_half = record_file.ends_in_half(path, record)
-        life = replace(bare, records=record_file.read(path, record), ends_in_half=ends_in_half)
-        why = damage(life)
+        incarnation = replace(
+            bare, records=record_file.read(path, record), ends_in_half=ends_in_half
+        )
+        why = damage(incarnation)
     except OSError as error:
         why = error.strerror
     if why is None:
-        return life
+        return incarnation
     unreadable.append(f"{path} ({why})")
     return bare
 
 
-def _by_index(lives: Iterable[Life]) -> dict[int, tuple[Life, ...]]:
-    ordered = sorted(lives, key=lambda life: (life.index, life.incarnation))
-    return {index: tuple(own) for index, own in groupby(ordered, lambda life: life.index)}
+def _by_index(incarnations: Iterable[Incarnation]) -> dict[int, tuple[Incarnation, ...]]:
+    ordered = sorted(
+        incarnations, key=lambda incarnation: (incarnation.index, incarnation.incarnation)
+    )
+    return {
+        index: tuple(own) for index, own in groupby(ordered, lambda incarnation: incarnation.index)
+    }
 
 
 def _summary(file: Path, found: Logs) -> Summary | None:
@@ -218,21 +224,23 @@ def _is_finite(restore: Restore, vector: Vector, elements: int) -> bool:
     return True
 
 
-def damage(life: Life) -> str | None:
+def damage(incarnation: Incarnation) -> str | None:
     """Why the log cannot be compared; None: it can."""
-    kinds = ShardKind if life.is_shard else ReplicaKind
-    unknown = np.setdiff1d(life.records["kind"], list(kinds))
+    kinds = ShardKind if incarnation.is_shard else ReplicaKind
+    unknown = np.setdiff1d(incarnation.records["kind"], list(kinds))
     if len(unknown):
         return f"it is damaged: it holds a record of the unknown kind {unknown[0]}"
-    return _impossible_numbers(life)
+    return _impossible_numbers(incarnation)
 
 
-def _impossible_numbers(life: Life) -> str | None:
-    losses = life.of(ShardKind.LOST)["samples"] if life.is_shard else ()
-    highest = max(np.max(life.records[life.shape.number], initial=0), np.max(losses, initial=0))
+def _impossible_numbers(incarnation: Incarnation) -> str | None:
+    losses = incarnation.of(ShardKind.LOST)["samples"] if incarnation.is_shard else ()
+    highest = max(
+        np.max(incarnation.records[incarnation.shape.number], initial=0), np.max(losses, initial=0)
+    )
     if highest > MOST_UPDATES:
         return _too_many(f"update {highest}")
-    first, last = life.folded["first"], life.folded[life.shape.number]
+    first, last = incarnation.folded["first"], incarnation.folded[incarnation.shape.number]
     if np.any(first > last):
         return "it is damaged: a folded record ends before it begins"
     updates = int(np.sum(last - first + 1))

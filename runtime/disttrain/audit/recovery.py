@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.audit.evidence import Evidence, Life, Records
+from disttrain.audit.evidence import Evidence, Incarnation, Records
 from disttrain.audit.finding import Finding, judge, not_checkable
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind
@@ -45,9 +45,9 @@ class _Updates(NamedTuple):
 
 
 def check(evidence: Evidence) -> Finding:
-    """From the last sign of a life that ended to the next update on the shards it concerns.
+    """From the last sign of an incarnation that ended to the next update on the shards it concerns.
 
-    What the coordinator's lives do is in the logs of the shards, for a batch method.
+    What the coordinator's incarnations do is in the logs of the shards, for a batch method.
     """
     runs = range(evidence.last_run + 1)
     pauses = [pause for run in runs for pause in _pauses(evidence, run)]
@@ -65,7 +65,7 @@ def check(evidence: Evidence) -> Finding:
         why = "evaluations may take longer than a minute, and their groups are not logged"
         return not_checkable(PROMISE, f"{violations[0]}; {why}")
     longest = max((pause.seconds for pause in pauses), default=0.0)
-    text = f"{len(pauses)} pauses after ended lives, the longest {longest:.1f} s"
+    text = f"{len(pauses)} pauses after ended incarnations, the longest {longest:.1f} s"
     nothing = "no shard or replica ended before the job did"
     return judge(PROMISE, violations, (text if pauses else nothing) + unmeasured)
 
@@ -85,32 +85,32 @@ def _unmeasured(evidence: Evidence, measured: int) -> str:
 
 def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
     updates = {
-        shard: _with_end(_updates(lives, run), evidence, run)
-        for shard, lives in evidence.shards.items()
+        shard: _with_end(_updates(incarnations, run), evidence, run)
+        for shard, incarnations in evidence.shards.items()
     }
-    for shard, lives in evidence.shards.items():
-        mine = [life for life in lives if life.run == run]
-        for life in mine[:-1]:
-            yield from _until_next(life, _last_sign_ns(life), updates[shard])
+    for shard, incarnations in evidence.shards.items():
+        mine = [incarnation for incarnation in incarnations if incarnation.run == run]
+        for incarnation in mine[:-1]:
+            yield from _until_next(incarnation, _last_sign_ns(incarnation), updates[shard])
     everywhere = _together(updates.values())
-    for lives in evidence.replicas.values():
-        mine = [life for life in lives if life.run == run]
-        for life, successor in pairwise(mine):
-            end = _last_sign_ns(life)
+    for incarnations in evidence.replicas.values():
+        mine = [incarnation for incarnation in incarnations if incarnation.run == run]
+        for incarnation, successor in pairwise(mine):
+            end = _last_sign_ns(incarnation)
             if evidence.batch_method:
                 end = max(end, _latest_before(successor, everywhere.times))
-            yield from _until_next(life, end, everywhere)
+            yield from _until_next(incarnation, end, everywhere)
 
 
 def _pauses_of_coordinators(evidence: Evidence, run: int) -> Iterator[_Pause]:
-    """From the last evaluation that one life has ended to the first that the next one has."""
-    lives = next(iter(evidence.shards.values()), ())
-    mine = [life.of(*_COMMITS) for life in lives if life.run == run]
+    """From the last evaluation that one incarnation ended to the first that the next one did."""
+    incarnations = next(iter(evidence.shards.values()), ())
+    mine = [incarnation.of(*_COMMITS) for incarnation in incarnations if incarnation.run == run]
     commits = np.concatenate([*mine, np.zeros(0, shard_ledger.RECORD)])
     for place in np.flatnonzero(np.diff(commits["incarnation"].astype(np.int64)) > 0):
         before, after = commits[place], commits[place + 1]
         seconds = (_began_ns(after) - int(before["time_ns"])) / _NANOSECONDS
-        yield _Pause(f"coordinator (life {before['incarnation']})", seconds)
+        yield _Pause(f"coordinator (incarnation {before['incarnation']})", seconds)
 
 
 def _began_ns(commit: np.void) -> int:
@@ -118,14 +118,14 @@ def _began_ns(commit: np.void) -> int:
     return int(commit["read_version" if is_folded else "time_ns"])
 
 
-def _last_sign_ns(life: Life) -> int:
-    return int(np.max(life.records["time_ns"], initial=0))
+def _last_sign_ns(incarnation: Incarnation) -> int:
+    return int(np.max(incarnation.records["time_ns"], initial=0))
 
 
-def _latest_before(successor: Life, everywhere: NDArray[np.int64]) -> int:
-    """The last evaluation before a life began: a batch method's replicas log no work.
+def _latest_before(successor: Incarnation, everywhere: NDArray[np.int64]) -> int:
+    """The last evaluation before an incarnation began: a batch method's replicas log no work.
 
-    Evaluations that ended after the death of the life before it show that training moved on.
+    Evaluations that ended after the death of the incarnation before it show that training moved on.
     """
     if not len(successor.records):
         return 0
@@ -133,10 +133,14 @@ def _latest_before(successor: Life, everywhere: NDArray[np.int64]) -> int:
     return int(everywhere[place - 1]) if place else 0
 
 
-def _updates(lives: tuple[Life, ...], run: int) -> _Updates:
-    mine = [life for life in lives if life.run == run]
-    found = [records for life in mine for records in (life.each(), life.of(*_COMMITS))]
-    folded = [life.of(*_FOLDED) for life in mine] + [np.zeros(0, shard_ledger.RECORD)]
+def _updates(incarnations: tuple[Incarnation, ...], run: int) -> _Updates:
+    mine = [incarnation for incarnation in incarnations if incarnation.run == run]
+    found = [
+        records
+        for incarnation in mine
+        for records in (incarnation.each(), incarnation.of(*_COMMITS))
+    ]
+    folded = [incarnation.of(*_FOLDED) for incarnation in mine] + [np.zeros(0, shard_ledger.RECORD)]
     began = [records["read_version"] for records in folded]
     times = np.concatenate([*(records["time_ns"] for records in found), *began])
     return _Updates(times=np.sort(times.astype(np.int64)), folded=np.concatenate(folded))
@@ -158,18 +162,18 @@ def _with_end(updates: _Updates, evidence: Evidence, run: int) -> _Updates:
     return updates._replace(times=np.append(updates.times, last))
 
 
-def _until_next(life: Life, end_ns: int, updates: _Updates) -> Iterator[_Pause]:
+def _until_next(incarnation: Incarnation, end_ns: int, updates: _Updates) -> Iterator[_Pause]:
     """Nothing if no update follows in a job that is complete: nothing was left to do.
 
     Who was told to end has not failed, and the whole job may have been told so for as long as
     somebody liked.
     """
-    told_to_end = ShardKind.STOPPED if life.is_shard else ReplicaKind.LEFT
-    if not len(life.records) or len(life.of(told_to_end)):
+    told_to_end = ShardKind.STOPPED if incarnation.is_shard else ReplicaKind.LEFT
+    if not len(incarnation.records) or len(incarnation.of(told_to_end)):
         return
     times, folded = updates
     place = int(np.searchsorted(times, end_ns, side="right"))
     if place < len(times):
         seconds = (int(times[place]) - end_ns) / _NANOSECONDS
         is_among = (folded["read_version"] <= end_ns) & (end_ns < folded["time_ns"])
-        yield _Pause(life.name, seconds, is_known=not is_among.any())
+        yield _Pause(incarnation.name, seconds, is_known=not is_among.any())

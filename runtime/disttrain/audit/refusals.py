@@ -19,7 +19,9 @@ def check(evidence: Evidence) -> Finding:
         *_unmatched(evidence),
         *_not_finite(evidence),
     ]
-    refused = sum(len(life.of(ShardKind.REFUSED)) for life in evidence.shard_lives)
+    refused = sum(
+        len(incarnation.of(ShardKind.REFUSED)) for incarnation in evidence.shard_incarnations
+    )
     bad = sum(_not_finite_by_replica(evidence).values())
     text = (
         f"{bad} gradients were not finite, {refused} updates refused, "
@@ -37,27 +39,28 @@ def _damaged_checkpoints(evidence: Evidence) -> Iterator[str]:
 
 
 def _nameless(evidence: Evidence) -> Iterator[str]:
-    for life in evidence.shard_lives:
-        for record in life.of(ShardKind.REFUSED):
+    for incarnation in evidence.shard_incarnations:
+        for record in incarnation.of(ShardKind.REFUSED):
             if not record["reason"]:
-                yield f"{life.name} refused push {record['sequence']} without a reason"
+                yield f"{incarnation.name} refused push {record['sequence']} without a reason"
 
 
 def _unmatched(evidence: Evidence) -> Iterator[str]:
     """A replica that was refused must have been refused by some shard."""
     refused = {
         (int(record["sender"]), int(record["incarnation"]), int(record["sequence"]))
-        for life in evidence.shard_lives
-        for record in life.of(ShardKind.REFUSED)
+        for incarnation in evidence.shard_incarnations
+        for record in incarnation.of(ShardKind.REFUSED)
     }
-    for life in evidence.replica_lives:
-        for record in life.of(ReplicaKind.REFUSED):
-            if (life.index, life.incarnation, int(record["number"])) not in refused:
-                yield f"push {record['number']} of {life.name} was refused, but no shard logged it"
+    for incarnation in evidence.replica_incarnations:
+        for record in incarnation.of(ReplicaKind.REFUSED):
+            if (incarnation.index, incarnation.incarnation, int(record["number"])) not in refused:
+                push = f"push {record['number']} of {incarnation.name}"
+                yield f"{push} was refused, but no shard logged it"
 
 
 def _not_finite(evidence: Evidence) -> Iterator[str]:
-    """A life that was killed may have counted more than it could report."""
+    """An incarnation that was killed may have counted more than it could report."""
     summary = evidence.summary
     if summary is None or summary.resumed_from:
         return
@@ -76,7 +79,9 @@ def _not_finite(evidence: Evidence) -> Iterator[str]:
 
 def _not_finite_by_replica(evidence: Evidence) -> dict[str, int]:
     counts = {
-        names.replica_name(index): sum(len(life.of(ReplicaKind.NOT_FINITE)) for life in lives)
-        for index, lives in evidence.replicas.items()
+        names.replica_name(index): sum(
+            len(incarnation.of(ReplicaKind.NOT_FINITE)) for incarnation in incarnations
+        )
+        for index, incarnations in evidence.replicas.items()
     }
     return {name: count for name, count in counts.items() if count}

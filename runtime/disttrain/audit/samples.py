@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from disttrain.audit.evidence import Evidence, Life, Records, Summary, by_sender
+from disttrain.audit.evidence import Evidence, Incarnation, Records, Summary, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
 from disttrain.audit.history import History
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
 
 PROMISE = "samples are accounted for"
 
 Push = tuple[int, int, int]
-"""Sender, its life, and the number of the push."""
+"""Sender, its incarnation, and the number of the push."""
 
 Applied = dict[Push, int]
 """Samples of each."""
@@ -37,10 +37,10 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
             "what they hold beyond it"
         )
         return not_checkable(PROMISE, why)
-    if any(len(life.folded) for life in evidence.shard_lives):
+    if any(len(incarnation.folded) for incarnation in evidence.shard_incarnations):
         return _check_sums(evidence, summary, histories)
     applied = _applied(evidence, histories)
-    skipped = sum(_skipped(life) for life in evidence.replica_lives)
+    skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     processed = sum(applied.values()) + skipped
     violations = [
         *_wrong_account(evidence, summary, processed, _most_open(evidence, histories, applied)),
@@ -57,7 +57,7 @@ def _check_sums(evidence: Evidence, summary: Summary, histories: Sequence[Histor
     """Folded ledgers hold sums, so shard by shard: each has applied everything, if nobody died."""
     if (why := _why_not_by_sums(evidence, summary)) is not None:
         return not_checkable(PROMISE, f"{why}, and folded ledgers hold sums: see spec.audit")
-    skipped = sum(_skipped(life) for life in evidence.replica_lives)
+    skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     processed = {
         history.shard: sum(_applied(evidence, [history]).values()) + skipped
         for history in histories
@@ -100,7 +100,11 @@ def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applie
     dead = _dead(evidence)
     undone = {push for history in histories for push in _undone(history, by_resume=False)}
     lost = {push for push in undone if push[:2] in dead}
-    skipped = sum(_skipped(life) for life in evidence.replica_lives if life.sender in dead)
+    skipped = sum(
+        _skipped(incarnation)
+        for incarnation in evidence.replica_incarnations
+        if incarnation.sender in dead
+    )
     open_samples = sum(applied.get(push, 0) for push in lost)
     return summary.samples_partially_applied + open_samples + skipped
 
@@ -117,17 +121,23 @@ def _undone(history: History, *, by_resume: bool) -> set[Push]:
     return dropped - set(_samples(history.surviving))
 
 
-def _dead(evidence: Evidence) -> set[SenderLife]:
-    """Lives of replicas that were fenced, replaced, or of a run that was resumed."""
-    fences = [life.of(ShardKind.FENCED) for life in evidence.shard_lives]
+def _dead(evidence: Evidence) -> set[SenderIncarnation]:
+    """Incarnations of replicas that were fenced, replaced, or of a run that was resumed."""
+    fences = [incarnation.of(ShardKind.FENCED) for incarnation in evidence.shard_incarnations]
     fenced = {sender for records in fences for sender in by_sender(records)}
-    replaced = {life.sender for lives in evidence.replicas.values() for life in lives[:-1]}
-    lives = evidence.replica_lives
-    earlier = {life.sender for life in lives if life.run < evidence.last_run}
+    replaced = {
+        incarnation.sender
+        for incarnations in evidence.replicas.values()
+        for incarnation in incarnations[:-1]
+    }
+    incarnations = evidence.replica_incarnations
+    earlier = {
+        incarnation.sender for incarnation in incarnations if incarnation.run < evidence.last_run
+    }
     return fenced | replaced | earlier
 
 
-def _skipped(replica: Life) -> int:
+def _skipped(replica: Incarnation) -> int:
     return int(replica.of(ReplicaKind.NOT_FINITE)["samples"].sum())
 
 
@@ -135,8 +145,8 @@ def _applied(evidence: Evidence, histories: Sequence[History]) -> Applied:
     found: Applied = {}
     for history in histories:
         gone = _undone(history, by_resume=True)
-        for life in evidence.shards[history.shard]:
-            pushes = _samples(life.each()).items()
+        for incarnation in evidence.shards[history.shard]:
+            pushes = _samples(incarnation.each()).items()
             found.update({key: count for key, count in pushes if key not in gone})
     return found
 

@@ -1,18 +1,18 @@
-"""Promise 5: no torn reads. A fetch holds every chunk, whole, of one life of each shard."""
+"""Promise 5: no torn reads. A fetch holds every chunk, whole, of one incarnation of each shard."""
 
 from collections.abc import Iterator, Mapping
 
-from disttrain.audit.evidence import Evidence, Life, Records, by_sender
+from disttrain.audit.evidence import Evidence, Incarnation, Records, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
 from disttrain.state.placement import TRAINED
 
 PROMISE = "5. no torn reads"
 
-Given = Mapping[tuple[int, int], Mapping[SenderLife, Records]]
-"""By shard and its life, the chunks given to each sender."""
+Given = Mapping[tuple[int, int], Mapping[SenderIncarnation, Records]]
+"""By shard and its incarnation, the chunks given to each sender."""
 
 
 def check(evidence: Evidence) -> Finding:
@@ -24,21 +24,28 @@ def check(evidence: Evidence) -> Finding:
     if not evidence.record:
         return not_checkable(PROMISE, "chunks are logged only with spec.record: true")
     given = {
-        (life.index, life.incarnation): by_sender(life.of(ShardKind.CHUNK_FETCHED))
-        for life in evidence.shard_lives
+        (incarnation.index, incarnation.incarnation): by_sender(
+            incarnation.of(ShardKind.CHUNK_FETCHED)
+        )
+        for incarnation in evidence.shard_incarnations
     }
-    versions = {(life.index, life.incarnation): _versions(life) for life in evidence.shard_lives}
+    versions = {
+        (incarnation.index, incarnation.incarnation): _versions(incarnation)
+        for incarnation in evidence.shard_incarnations
+    }
     violations = [
         text
-        for life in evidence.replica_lives
-        for text in (*_incomplete(life, given), *_impossible(life, versions))
+        for incarnation in evidence.replica_incarnations
+        for text in (*_incomplete(incarnation, given), *_impossible(incarnation, versions))
     ]
-    fetches = sum(len(life.of(ReplicaKind.FETCHED)) for life in evidence.replica_lives)
+    fetches = sum(
+        len(incarnation.of(ReplicaKind.FETCHED)) for incarnation in evidence.replica_incarnations
+    )
     chunks = sum(len(records) for senders in given.values() for records in senders.values())
     return judge(PROMISE, violations, f"{fetches} fetches from a shard, {chunks} chunks given out")
 
 
-def _incomplete(replica: Life, given: Given) -> Iterator[str]:
+def _incomplete(replica: Incarnation, given: Given) -> Iterator[str]:
     chunks: dict[tuple[int, int], dict[int, set[int]]] = {}
     for place, senders in given.items():
         if replica.sender in senders:
@@ -50,7 +57,7 @@ def _incomplete(replica: Life, given: Given) -> Iterator[str]:
             yield (
                 f"fetch {record['number']} of {replica.name} lacks "
                 f"{'all' if missing is None else sorted(missing)} chunks of shard-{place[0]} "
-                f"(life {place[1]})"
+                f"(incarnation {place[1]})"
             )
 
 
@@ -64,16 +71,18 @@ def _chunks(records: Records) -> dict[int, set[int]]:
     return missing
 
 
-def _versions(life: Life) -> set[int]:
-    from_start = {int(record["version"]) for record in life.of(ShardKind.RESTORED)} or {0}
-    return from_start | {int(record["version"]) for record in life.of(ShardKind.PUSHED)}
+def _versions(incarnation: Incarnation) -> set[int]:
+    from_start = {int(record["version"]) for record in incarnation.of(ShardKind.RESTORED)} or {0}
+    return from_start | {int(record["version"]) for record in incarnation.of(ShardKind.PUSHED)}
 
 
-def _impossible(replica: Life, versions: Mapping[tuple[int, int], set[int]]) -> Iterator[str]:
+def _impossible(
+    replica: Incarnation, versions: Mapping[tuple[int, int], set[int]]
+) -> Iterator[str]:
     for record in replica.of(ReplicaKind.FETCHED):
         place = (int(record["shard"]), int(record["shard_incarnation"]))
         if int(record["version"]) not in versions.get(place, ()):
             yield (
                 f"fetch {record['number']} of {replica.name} is of version {record['version']} of "
-                f"shard-{place[0]} (life {place[1]}), which never was"
+                f"shard-{place[0]} (incarnation {place[1]}), which never was"
             )

@@ -29,7 +29,7 @@ class DurableFile:
         self._unflushed = 0
 
     def __enter__(self) -> Self:
-        """Create the file under its temporary name; what an earlier life left is overwritten."""
+        """Create the file under its temporary name, over what an earlier incarnation left."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._descriptor = os.open(self._temporary, flags, 0o600)

@@ -70,7 +70,7 @@ def _head(status: RunStatus) -> list[RenderableType]:
 
 def _table(processes: Sequence[Process], members: dict[str, Member], unit: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("process", "state", "life", "done", "restarts"):
+    for title in ("process", "state", "incarnation", "done", "restarts"):
         table.add_column(title)
     for process in processes[:ROWS_SHOWN]:
         table.add_row(*_row(process, members.get(process.name), unit))
@@ -87,16 +87,16 @@ def _row(process: Process, member: Member | None, unit: str) -> tuple[Renderable
     known = member.activity or member.state
     if process.state is State.RUNNING and known:
         state = Text(known, "red" if member.is_dead else "green")
-    life = wording.life(member.incarnation)
-    return (process.name, state, life, done(member, unit), str(process.restarts))
+    incarnation = wording.incarnation(member.incarnation)
+    return (process.name, state, incarnation, done(member, unit), str(process.restarts))
 
 
 def done(member: Member, unit: str) -> str:
     """What a member has achieved: samples of a replica, of a shard its version in `unit`.
 
-    A version is the whole run's; a replica begins to count anew with each life.
+    A version is the whole run's; a replica begins to count anew with each incarnation.
     """
     if member.samples is not None:
-        of_life = " in this life" if member.incarnation > 1 else ""
-        return f"{wording.count(member.samples)} samples{of_life}"
+        of_incarnation = " in this incarnation" if member.incarnation > 1 else ""
+        return f"{wording.count(member.samples)} samples{of_incarnation}"
     return "" if member.version is None else f"{wording.count(member.version)} {unit}"

@@ -29,7 +29,8 @@ Tail = Annotated[
     int | None, typer.Option(min=0, metavar="LINES", help="Only the latest lines of each pod.")
 ]
 Previous = Annotated[
-    bool, typer.Option("--previous", "-p", help="Of the life of each process before this one.")
+    bool,
+    typer.Option("--previous", "-p", help="Of the incarnation of each process before this one."),
 ]
 MaxLogRequests = Annotated[
     int, typer.Option(min=1, metavar="LOGS", help="With --follow: the most logs to follow at once.")
@@ -72,7 +73,9 @@ def logs(  # noqa: PLR0913 - One parameter per option.
         most_open=max_log_requests,
     )
     if previous and follow:
-        raise WrongInput("--previous is the log of a life that has ended; it cannot be followed")
+        raise WrongInput(
+            "--previous is the log of an incarnation that has ended; it cannot be followed"
+        )
     chosen = job_name(name)
     jobs = jobs_of(target)
     job = jobs.get(chosen)

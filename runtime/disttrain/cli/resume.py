@@ -111,7 +111,7 @@ def check_checkpoint(output: Path) -> None:
 
 
 def _from_where(manifest: Manifest, run: RunFolder) -> str:
-    """How far back a run goes: to the checkpoint, from the last sign of its latest life."""
+    """How far back a run goes: to the checkpoint, from the last sign of its latest incarnation."""
     files = [file for file in (run.status, run.summary) if file.exists()]
     lost = max((file.stat().st_mtime for file in files), default=0) - manifest.created.timestamp()
     ago = f", made {wording.duration(lost)} before the run's end" if lost >= 0 else ""

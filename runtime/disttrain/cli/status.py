@@ -105,7 +105,7 @@ def _console() -> Console:
 
 def _table(status: RunStatus, *, running: bool) -> Table:
     # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
-    titles = ("process", "state", "life", "done", *(("pid", "metrics") if running else ()))
+    titles = ("process", "state", "incarnation", "done", *(("pid", "metrics") if running else ()))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -113,9 +113,9 @@ def _table(status: RunStatus, *, running: bool) -> Table:
     rows = [("coordinator", status.phase, "", "", "", _url(status.metrics_address))]
     for member in status.members:
         state = (member.activity or member.state) if running else "ended"
-        life, pid = wording.life(member.incarnation), str(member.pid)
+        incarnation, pid = wording.incarnation(member.incarnation), str(member.pid)
         url = _url(member.metrics_address)
-        rows.append((member.name, state, life, done(member, unit), pid, url))
+        rows.append((member.name, state, incarnation, done(member, unit), pid, url))
     for row in rows:
         table.add_row(*row[: len(titles)])
     return table

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import nan
 
-from disttrain.coordinator.phases import LIVES_PER_RUN
+from disttrain.coordinator.phases import INCARNATIONS_PER_RUN
 from disttrain.job.run_status import RunStatus
 from disttrain.job.status import DataStatus, SandblasterStatus
 from disttrain.job.stop import Stop, TargetMetric
@@ -130,9 +130,9 @@ def remaining(status: RunStatus) -> str:
     return f"{bound}{duration(left)} left"
 
 
-def life(incarnation: int) -> str:
-    """Which life of its process it is, in this run or since a resume: `2`, `1 (resume 3)`."""
-    resumes, number = divmod(incarnation, LIVES_PER_RUN)
+def incarnation(incarnation: int) -> str:
+    """Its number in this run or since a resume: `2`, `1 (resume 3)`."""
+    resumes, number = divmod(incarnation, INCARNATIONS_PER_RUN)
     since = f" (resume {resumes})" if resumes else ""
     return f"{number}{since}" if incarnation else ""
 

@@ -67,7 +67,7 @@ class LogOptions:
     tail: int | None = None
     """Latest lines of each pod; None: all."""
     previous: bool = False
-    """Of the life of the container before the present one."""
+    """Of the incarnation of the container before the present one."""
     most_open: int = MOST_OPEN
     """Logs that may be followed at once."""
 
@@ -125,14 +125,14 @@ def follow(jobs: Jobs, job: Object, options: LogOptions) -> Iterator[LogLine]:
 
 @dataclass(slots=True)
 class _Followed:
-    """One thread for each life of a container, which ends with it."""
+    """One thread for each incarnation of a container, which ends with it."""
 
     jobs: Jobs
     options: LogOptions
     lines: "queue.Queue[LogLine]" = field(default_factory=lambda: queue.Queue(_MOST_WAITING))
     threads: dict[str, threading.Thread] = field(default_factory=dict)
-    """Of logs that are open, by the life of the container."""
-    lives: set[str] = field(default_factory=set)
+    """Of logs that are open, by the incarnation of the container."""
+    incarnations: set[str] = field(default_factory=set)
     """Those that are or were followed."""
     is_first: bool = True
 
@@ -141,18 +141,24 @@ class _Followed:
         self._forget_ended()
         if present is None:
             return
-        new = {life: pod for life, pod in present.items() if life not in self.lives}
+        new = {
+            incarnation: pod
+            for incarnation, pod in present.items()
+            if incarnation not in self.incarnations
+        }
         if self.is_first and len(new) > self.options.most_open:
             raise WrongInput(_too_many(len(new), self.options.most_open))
-        # Of a life that begins while somebody looks on, everything is new.
+        # Of an incarnation that begins while somebody looks on, everything is new.
         options = self.options if self.is_first else replace(self.options, tail=None)
         self.is_first = False
-        for life, pod in list(new.items())[: self.options.most_open - len(self.threads)]:
-            self.lives.add(life)
+        for incarnation, pod in list(new.items())[: self.options.most_open - len(self.threads)]:
+            self.incarnations.add(incarnation)
             # A daemon: at Ctrl-C nobody waits for a log that is silent.
-            given = (pod["metadata"]["name"], life, options)
-            self.threads[life] = threading.Thread(target=self._follow, args=given, daemon=True)
-            self.threads[life].start()
+            given = (pod["metadata"]["name"], incarnation, options)
+            self.threads[incarnation] = threading.Thread(
+                target=self._follow, args=given, daemon=True
+            )
+            self.threads[incarnation].start()
 
     def arrived(self, seconds: float) -> Iterator[LogLine]:
         try:
@@ -167,12 +173,14 @@ class _Followed:
         self._forget_ended()
         if present is None:
             return False
-        return self.lives >= present.keys() and not present.keys() & self.threads.keys()
+        return self.incarnations >= present.keys() and not present.keys() & self.threads.keys()
 
     def _forget_ended(self) -> None:
-        self.threads = {life: each for life, each in self.threads.items() if each.is_alive()}
+        self.threads = {
+            incarnation: each for incarnation, each in self.threads.items() if each.is_alive()
+        }
 
-    def _follow(self, pod: str, life: str, options: LogOptions) -> None:
+    def _follow(self, pod: str, incarnation: str, options: LogOptions) -> None:
         last: LogLine | None = None
         while True:
             query, broke = {"follow": "true"}, False
@@ -190,19 +198,21 @@ class _Followed:
                 return
             # What was missed of a log that broke is asked for, whatever has become of who wrote it.
             if not (
-                self._container(pod, life, options) if broke else self._runs(pod, life, options)
+                self._container(pod, incarnation, options)
+                if broke
+                else self._runs(pod, incarnation, options)
             ):
                 return
 
-    def _runs(self, pod: str, life: str, options: LogOptions) -> bool:
+    def _runs(self, pod: str, incarnation: str, options: LogOptions) -> bool:
         """Whether the pod's container goes on though its log has ended.
 
         An API server or a kubelet that is restarted ends logs as if there were no more to say.
         """
-        checked = (self._container(pod, life, options) for _ in range(_CHECKS_AFTER_THE_END))
+        checked = (self._container(pod, incarnation, options) for _ in range(_CHECKS_AFTER_THE_END))
         return all("running" in (own.get("state") or {}) for own in checked)
 
-    def _container(self, pod: str, life: str, options: LogOptions) -> Object:
+    def _container(self, pod: str, incarnation: str, options: LogOptions) -> Object:
         """Wait for the API server; the status of the pod's container then, if it is still this."""
         while True:
             time.sleep(POLL_SECONDS)
@@ -212,11 +222,11 @@ class _Followed:
                 continue
             except ClusterError:
                 return {}
-            return _own(found, options) if _life(found, options) == life else {}
+            return _own(found, options) if _incarnation(found, options) == incarnation else {}
 
 
 def _present(jobs: Jobs, job: Object, options: LogOptions) -> dict[str, Object] | None:
-    """The wanted pods that have begun, by the life of their container; None: nobody answers."""
+    """The wanted pods that have begun, by their container's incarnation; None: nobody answers."""
     try:
         found = chosen(jobs, job, options)
     except Unreachable:
@@ -224,10 +234,10 @@ def _present(jobs: Jobs, job: Object, options: LogOptions) -> dict[str, Object] 
     except NotFound:
         # The one pod that is wanted: it may come again, and the job will end.
         return {}
-    return {life: pod for pod in found if (life := _life(pod, options))}
+    return {incarnation: pod for pod in found if (incarnation := _incarnation(pod, options))}
 
 
-def _life(pod: Object, options: LogOptions) -> str:
+def _incarnation(pod: Object, options: LogOptions) -> str:
     """What tells a container from the one that runs in its place later; empty before it began."""
     return str(_own(pod, options).get("containerID") or "")
 

@@ -1,9 +1,10 @@
-"""Where a job and the lives of its processes stand: words that load nothing else."""
+"""Where a job and the incarnations of its processes stand: words that load nothing else."""
 
 from enum import StrEnum
 
-LIVES_PER_RUN = 1000
-"""More lives than any process can have had between the ledger's snapshot and that run's end."""
+INCARNATIONS_PER_RUN = 1000
+"""More incarnations than any process can have had between the ledger's snapshot and that run's
+end."""
 
 
 class Phase(StrEnum):
@@ -47,11 +48,11 @@ class StopReason(StrEnum):
     """A person stopped it."""
 
 
-class LifeState(StrEnum):
-    """Whether a life of a process is part of the job."""
+class IncarnationState(StrEnum):
+    """Whether an incarnation of a process is part of the job."""
 
     LIVE = "live"
     DEAD = "dead"
-    """Died, timed out or was replaced by a newer life; fenced."""
+    """Died, timed out or was replaced by a newer incarnation; fenced."""
     LEFT = "left"
     """Ended by its own will."""

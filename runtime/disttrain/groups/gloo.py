@@ -92,9 +92,14 @@ def form(
 
     def connect() -> None:
         try:
-            formed.set_result(_connected(meeting, partition, partitions, address))
+            group = _connected(meeting, partition, partitions, address)
         except BaseException as error:
             formed.set_exception(error)
+            return
+        formed.set_result(group)
+        # Whoever drops the last reference waits for operations under way, which may never end.
+        threading.Event().wait()
+        del group
 
     # In a thread of its own, since nothing ends gloo's waiting for a peer.
     threading.Thread(target=connect, name="group-forms", daemon=True).start()

@@ -28,7 +28,7 @@ class Meeting:
         self._member = member
         self._sleep = sleep
         self._coordinator: int | None = None
-        """The life of the coordinator that was met; None: none yet."""
+        """The incarnation of the coordinator that was met; None: none yet."""
 
     def put(self, key: str, value: bytes) -> None:
         """Give the others a value. Raises GroupLost."""

@@ -125,11 +125,11 @@ class Values:
         return {name: tensor[local] for name, tensor in self._of_senders[sender].items()}
 
     def drop_sender(self, sender: Sender) -> None:
-        """Nothing of this life of it, or of an earlier one, will come any more."""
+        """Nothing of this incarnation of it, or of an earlier one, will come any more."""
         index, incarnation = sender
-        for life in [life for life in self._of_senders if life[0] == index]:
-            if life[1] <= incarnation:
-                del self._of_senders[life]
+        for gone in [gone for gone in self._of_senders if gone[0] == index]:
+            if gone[1] <= incarnation:
+                del self._of_senders[gone]
 
     def bytes_of(self, part: Part) -> memoryview:
         """The memory of some elements, to be sent."""

@@ -79,11 +79,12 @@ def own_account_binding(job: str, uid: str) -> str:
 
 
 def launch_secret(job: str, uid: str) -> str:
-    """The immutable Secret with the manifest and one key pair per role.
+    """The immutable Secret with the manifest, and of whom pods get their certificates.
 
-    It holds part of the uid, since the operator may not read whose an older Secret is.
+    It holds part of the uid, since the operator may not read whose an older Secret is. Older
+    operators made another one of another name: a job of theirs that is made anew gets both.
     """
-    return f"{job}-launch-{uid[:8]}"
+    return f"{job}-trust-{uid[:8]}"
 
 
 def checkpoints_claim(job: str) -> str:

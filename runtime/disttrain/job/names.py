@@ -45,6 +45,9 @@ class ProcessName:
     partition: int | None = None
     """Of a replica of several processes; None: it is the only one of its group."""
 
+    def __str__(self) -> str:
+        return self.group if self.partition is None else f"{self.group}-{self.partition}"
+
     @property
     def group(self) -> str:
         """The name of its group."""

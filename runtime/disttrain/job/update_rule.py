@@ -20,9 +20,9 @@ class UpdateRule(Section):
     # in checkpoints and can be fetched.
 
     kept_of_sender: ClassVar[tuple[str, ...]] = ()
-    # The same for each life of a replica, filled with 0 before its first push or fetch. They are in
-    # no checkpoint: after a shard's restart they are new, and the staleness of pushes that were
-    # computed on what was served before is unknown.
+    # The same for each incarnation of a replica, filled with 0 before its first push or fetch. They
+    # are in no checkpoint: after a shard's restart they are new, and the staleness of pushes that
+    # were computed on what was served before is unknown.
 
     has_velocity: ClassVar[bool] = False
     # Whether a step may move a parameter that its gradient is 0 of.

@@ -1,6 +1,7 @@
 """What one process of a job is told at its start: a JSON file, written once, parsed strictly."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from disttrain.job import location, names
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
@@ -60,7 +61,9 @@ _JOIN_SECONDS = {Supervisor.LAUNCHER: 600.0, Supervisor.NODE: 86_400.0}
 class LaunchConfig:
     """The start of one process. What else it needs it learns from the coordinator when it joins."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
 
     job: DistTrainJob
     job_uid: str
@@ -95,11 +98,15 @@ class LaunchConfig:
     supervisor: Supervisor = Supervisor.LAUNCHER
     place: str = ""
     """Name of the only place where this process can be, its pod: who joins from the same place is
-    the next life of the same process. Empty: not known."""
+    the next incarnation of the same process. Empty: not known."""
     cluster: ClusterAccess | None = None
     """Where the coordinator writes the status of the job's object; None: nowhere."""
     credentials: Credentials | None = None
-    """Of the process; None: nothing is encrypted."""
+    """Of the process; None where nothing is encrypted, as in the files of other versions."""
+    renewed: Annotated[RenewedCredentials | None, Field(exclude=True)] = None
+    """Instead of those: credentials that are renewed while the process runs. In no file."""
+    instance: str = ""
+    """What the instances of this process begin with, as its certificate says; empty: anything."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
@@ -128,13 +135,30 @@ class LaunchConfig:
         return self.index
 
     @property
+    def is_encrypted(self) -> bool:
+        return self.job.spec.transport.is_encrypted and self.transport is TransportKind.TCP
+
+    @property
     def transport_config(self) -> TransportConfig:
+        """Raises InvalidLaunchConfig where credentials are missing."""
+        if self.is_encrypted and self.credentials is None:
+            message = (
+                f"{self.process} was given no credentials, and its job's spec.transport.encryption "
+                "is tls: start jobs with `disttrain run`"
+            )
+            raise InvalidLaunchConfig(message)
         return TransportConfig(
             kind=self.transport,
             job_uid=self.job_uid,
             role=TransportRole[self.role.name],
-            credentials=self.credentials,
+            encryption=self.job.spec.transport.encryption,
+            credentials=self.renewed or self.credentials,
         )
+
+    def new_instance(self) -> str:
+        """How one incarnation of this process calls itself as it joins; each time another one."""
+        chosen = uuid.uuid4().hex
+        return f"{self.instance}.{chosen[:8]}" if self.instance else chosen
 
     @property
     def join_seconds(self) -> float:

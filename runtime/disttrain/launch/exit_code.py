@@ -19,7 +19,8 @@ class ExitCode(IntEnum):
     CRASHED = 70
     """An error that nobody expected; the traceback is in the log."""
     RESTART = pod_layout.RESTART_CODE
-    """A member ends so that a new life of it begins: it was declared dead, or lost its way."""
+    """A member ends so that a new incarnation of it begins: it was declared dead, or lost its
+    way."""
     SUPERSEDED = 76
     """A coordinator ends, since the job has a newer one."""
     INTERRUPTED = 130

@@ -14,7 +14,7 @@ from disttrain.job.pod_layout import Variable
 from disttrain.launch import process_one
 from disttrain.launch.exit_code import ExitCode
 
-LIFE = "disttrain.launch.pod_life"
+PROCESS = "disttrain.launch.pod_process"
 """The module that runs the role, and imports what takes long."""
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     terminations = process_one.Terminations()
     is_coordinator = os.environ.get(Variable.ROLE) == Role.COORDINATOR
     process_one.end_on_sigterm(process_one.STOPPED if is_coordinator else ExitCode.COMPLETE)
-    importlib.import_module(LIFE).run(terminations)
+    importlib.import_module(PROCESS).run(terminations)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ class PodEnvironment:
     run_folder: Path | None
     """None: the job's own in the shared volume."""
     credentials_file: Path | None
-    """None: nothing is encrypted."""
+    """None: not said; not read where nothing is encrypted."""
+    token_file: Path
     coordinator_address: str
     """Each address replaces what follows from the job's name and the cluster; empty: as there."""
     listen_address: str
@@ -44,6 +45,8 @@ class PodEnvironment:
     metrics_address: str
     pod: str
     """Name of the pod; empty outside of Kubernetes."""
+    pod_uid: str
+    """Empty likewise."""
     namespace: str
     address: str
     """Of the pod; empty: not known."""
@@ -66,11 +69,13 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
         or Path(pod_layout.TERMINATION_LOG),
         run_folder=_path(environ, Variable.RUN_FOLDER),
         credentials_file=_path(environ, Variable.CREDENTIALS_FILE),
+        token_file=_path(environ, Variable.TOKEN_FILE) or Path(pod_layout.TOKEN_FILE),
         coordinator_address=environ.get(Variable.COORDINATOR_ADDRESS, ""),
         listen_address=environ.get(Variable.LISTEN_ADDRESS, ""),
         announce_address=environ.get(Variable.ANNOUNCE_ADDRESS, ""),
         metrics_address=environ.get(Variable.METRICS_ADDRESS, ""),
         pod=environ.get(Variable.POD_NAME, ""),
+        pod_uid=environ.get(Variable.POD_UID, ""),
         namespace=environ.get(Variable.POD_NAMESPACE, ""),
         address=environ.get(Variable.POD_IP, ""),
         cluster=_cluster(environ),

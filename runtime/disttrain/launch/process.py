@@ -1,4 +1,4 @@
-"""The life of one role process, from its launch config to its exit code.
+"""The incarnation of one role process, from its launch config to its exit code.
 
 `python -m disttrain.launch.process CONFIG PARENT` runs a role by exec; the fork server calls `run`.
 """

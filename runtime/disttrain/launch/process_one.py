@@ -2,6 +2,10 @@
 
 The kernel gives orphans to process 1, which has to wait for them, and hands it no signal that it
 does not handle.
+
+Not tini: it would wait for orphans, which is half of this. The exit codes of the roles and a
+SIGTERM that came before its handler would stay, and who stops or kills the first process of a
+container would no longer meet the role.
 """
 
 import os
@@ -15,7 +19,7 @@ from pathlib import Path
 from disttrain.launch import linux
 
 STOPPED = 128 + signal.SIGTERM
-"""Exit code of a coordinator that was told to end; the job goes on with its next life."""
+"""Exit code of a coordinator that was told to end; the job goes on with its next incarnation."""
 
 _REAP_SECONDS = 30.0
 

@@ -29,7 +29,7 @@ class RunRecord:
     """The manifest's folder."""
     launcher_pid: int
     sockets: Path
-    """Folder of the Unix sockets of this life of the run."""
+    """Folder of the Unix sockets of this incarnation of the run."""
     cores: int
     processes: dict[str, int]
     """Process ids by name."""
@@ -91,7 +91,7 @@ class RunFolder:
         return self.path / "logs"
 
     def log(self, process: str) -> Path:
-        """The log of the process with this name, all of its lives."""
+        """The log of the process with this name, all of its incarnations."""
         return self.logs / f"{process}.log"
 
     def config(self, process: str) -> Path:
@@ -108,7 +108,7 @@ class RunFolder:
 
     @property
     def resumed(self) -> Path:
-        """There when the journal is no longer that of the run's life before.
+        """There when the journal is no longer that of the run's incarnation before.
 
         Written by the coordinator of a run that goes on from a checkpoint.
         """

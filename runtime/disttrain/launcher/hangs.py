@@ -9,7 +9,8 @@ from disttrain.job.run_status import RunStatus
 from disttrain.launcher.supervision import Process
 
 START_SECONDS = 600.0
-"""For the coordinator's first word of a life: it may have to wait for what it goes on from."""
+"""For the coordinator's first word of an incarnation: it may have to wait for what it goes on
+from."""
 IDLE_SECONDS = {Role.SHARD: 600.0, Role.REPLICA: 3600.0}
 """Without any processor time before a member has joined. Whoever reads, imports or asks to join
 uses some; a task may wait for what it has started, or for a replica that prepares the data of all.
@@ -24,7 +25,7 @@ _MOST_SECONDS_OF_A_LOOK = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A life that is to end, and why."""
+    """An incarnation that is to end, and why."""
 
     name: str
     pid: int
@@ -50,7 +51,7 @@ class _Idle:
 
 
 class Hangs:
-    """Looks at the processes again and again; tells of each life once.
+    """Looks at the processes again and again; tells of each incarnation once.
 
     A member hangs when the coordinator has declared it dead and its process is there: it was
     silent, and nothing that it says counts any more; and before it has joined, when it does nothing
@@ -60,7 +61,7 @@ class Hangs:
     def __init__(self, patience_seconds: float, used_ticks: Callable[[int], int]) -> None:
         """`used_ticks`: a process's processor time, in any unit."""
         self._patience_seconds = patience_seconds
-        """For a coordinator that has said something in its life."""
+        """For a coordinator that has said something in its incarnation."""
         self._used_ticks = used_ticks
         self._joined: frozenset[tuple[str, int]] = frozenset()
         self._idle: dict[int, _Idle] = {}

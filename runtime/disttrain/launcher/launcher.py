@@ -158,8 +158,8 @@ class Launcher:
         self._watcher.event(f"{process.name} cannot be started ({reason}); {again}")
 
     def _has_begun(self, name: str) -> bool:
-        """Whether what a life before has left is there for this one to go on from."""
-        # Until then the journal is that of the life of the run that was stopped.
+        """Whether what an incarnation before has left is there for this one to go on from."""
+        # Until then the journal is that of the incarnation of the run that was stopped.
         return name != names.COORDINATOR or self._run.folder.resumed.exists()
 
     def _wait(self, interrupts: interruption.Interrupts) -> None:

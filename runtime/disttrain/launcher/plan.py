@@ -1,14 +1,16 @@
 """Which processes a job has on one machine, and what each is told. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import names
+from disttrain.job import identity, names
 from disttrain.job.credentials import Credentials
-from disttrain.job.names import ProcessName, Role
-from disttrain.job.roles import Device, Transport
+from disttrain.job.identity import Identity
+from disttrain.job.names import LAUNCHER, ProcessName, Role
+from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
+from disttrain.job.transport import TransportChoice
 from disttrain.launch.config import LaunchConfig, process_name
 from disttrain.transport.config import TransportKind
 
@@ -55,7 +57,7 @@ class Place:
     cores: int
     resume_from: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
-    """By role, for a job over TCP, whose ports every user of the machine reaches."""
+    """By process, for a job over TCP, whose ports every user of the machine reaches."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
@@ -71,28 +73,46 @@ def process_names(job: DistTrainJob) -> list[str]:
 
 
 def transport_kind(job: DistTrainJob) -> TransportKind:
-    tcp = job.spec.transport is Transport.TCP
+    tcp = job.spec.transport.kind is TransportChoice.TCP
     return TransportKind.TCP if tcp else TransportKind.SHARED_MEMORY
+
+
+def needs_credentials(job: DistTrainJob) -> bool:
+    """Unix sockets lie in a folder of this user alone; every user reaches a port."""
+    return job.spec.transport.is_encrypted and transport_kind(job) is TransportKind.TCP
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
     return {name: _config(job, place, names.parse(name)) for name in process_names(job)}
 
 
+def identities(job: DistTrainJob, uid: str) -> dict[str, Identity]:
+    """Who gets credentials, by process; `replica` are the loops that the coordinator names."""
+    found = {LAUNCHER: Identity(uid, LAUNCHER)}
+    for name in process_names(job):
+        process = names.parse(name)
+        partition = process.partition or 0
+        found[name] = Identity(uid, process.role.value, process.index, partition)
+    loops = Identity(uid, Role.REPLICA.value, instance=identity.LOOPS)
+    return found | {process_name(Role.REPLICA, None): loops}
+
+
 def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
     """What a training loop of the user's own is told, which the coordinator names."""
-    return _config(job, place, None)
+    return replace(_config(job, place, None), instance=identity.LOOPS)
 
 
 def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> LaunchConfig:
     role, index = (Role.REPLICA, None) if name is None else (name.role, name.index)
+    partition = 0 if name is None else name.partition or 0
+    process = Role.REPLICA.value if name is None else str(name)
     threads = share_out(job.spec, place.cores)
     return LaunchConfig(
         job=job,
         job_uid=place.job_uid,
         role=role,
         index=index,
-        partition=0 if name is None else name.partition or 0,
+        partition=partition,
         run_folder=place.run_folder,
         task_folder=place.task_folder,
         coordinator_address=_coordinator_address(job, place),
@@ -101,7 +121,7 @@ def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> Launch
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
-        credentials=place.credentials.get(role),
+        credentials=place.credentials.get(process),
     )
 
 

@@ -52,7 +52,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Process:
-    """One process over all of its lives."""
+    """One process over all of its incarnations."""
 
     name: str
     state: State = State.DUE

@@ -154,7 +154,7 @@ class Push:
     """One update for all shards. Nothing in its buffers may change until `push` returns."""
 
     sequence: int
-    """Number of this push in the sender's life: 1, 2, 3, ..."""
+    """Number of this push in the sender's incarnation: 1, 2, 3, ..."""
     gradient: Buffer
     """The whole flat gradient, in the model's precision."""
     versions: Sequence[Version] = ()

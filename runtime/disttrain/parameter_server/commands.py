@@ -13,7 +13,7 @@ from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
-from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderIncarnation
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
@@ -108,12 +108,12 @@ class CommandRunner:
         return numbered, self._written(writer)
 
     def _fence(self, command: commands.Fence) -> Result:
-        life = SenderLife(command.index, command.incarnation)
+        incarnation = SenderIncarnation(command.index, command.incarnation)
         self._shard.state.live_replicas = command.live_replicas
-        known = self._shard.fence(life)
+        known = self._shard.fence(incarnation)
         self._serving.forget(command.index, command.incarnation)
         return commands.Fenced(
-            sender=reporting.position_of(life, known),
+            sender=reporting.position_of(incarnation, known),
             acknowledged=known.pushes,
             partial_chunks=known.next_chunk,
         )

@@ -48,7 +48,7 @@ class LinkState(Enum):
 
 
 Directory = Callable[[], Sequence[ShardAddress]]
-"""Where the shards' present lives are; asked again and again, from the client's thread."""
+"""Where the shards' present incarnations are; asked again and again, from the client's thread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class ShardLink:
         self.share: Share | None = None
         """What the shard holds; None before its first word."""
         self.incarnation = 0
-        """The shard's life, as it said itself; 0 before its first word."""
+        """The shard's incarnation, as it said itself; 0 before its first word."""
         self.channel: Channel | None = None
         self._config = config
         self._side = side
@@ -87,7 +87,7 @@ class ShardLink:
         """Of the connection."""
 
     def follow(self, address: str, incarnation: int) -> None:
-        """Where the directory says that the shard's present life is."""
+        """Where the directory says that the shard's present incarnation is."""
         if (address, incarnation) != (self._address, self._known_incarnation):
             self._address = address
             self._known_incarnation = incarnation
@@ -188,7 +188,7 @@ class ShardLink:
 
     def _reopen(self) -> None:
         self.close()
-        self.channel = self._config.transport.connect(self._address, Role.SHARD)
+        self.channel = self._config.transport.connect(self._address, Role.SHARD, self.shard)
         self._number = next(_NUMBERS)
         self.state = LinkState.GREETING
         self._greet_at = 0.0

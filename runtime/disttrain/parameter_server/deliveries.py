@@ -3,7 +3,7 @@
 Pure. A sender has one push under way at a shard. Its chunks are applied in their order: exactly the
 next one is taken, everything before it is a duplicate, everything after it came too early. The
 table is part of a checkpoint, so that a restored shard knows what its values contain. The account
-of a life that is over is forgotten when all checkpoints that are kept hold its end.
+of an incarnation that is over is forgotten when all checkpoints that are kept hold its end.
 """
 
 from collections import deque
@@ -29,8 +29,8 @@ class Decision(Enum):
     """Belongs to the push that was given up because of what it holds."""
 
 
-class SenderLife(NamedTuple):
-    """One life of one replica."""
+class SenderIncarnation(NamedTuple):
+    """One incarnation of one replica."""
 
     sender: int
     incarnation: int
@@ -45,7 +45,7 @@ class ChunkName(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What a shard holds of one life of a sender; whole numbers of 64 bits.
+    """What a shard holds of one incarnation of a sender; whole numbers of 64 bits.
 
     A tuple, since each chunk of a push replaces it: that of a frozen dataclass takes 4 us, not 1.
     """
@@ -99,38 +99,48 @@ class Deliveries:
     """The table of all senders of one shard."""
 
     admitted: dict[int, int] = field(default_factory=dict)
-    """Sender -> its life that may push."""
+    """Sender -> its incarnation that may push."""
     fenced: dict[int, int] = field(default_factory=dict)
-    """Sender -> its last life that may not."""
-    delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+    """Sender -> its last incarnation that may not."""
+    delivered: dict[SenderIncarnation, Delivered] = field(default_factory=dict)
 
     def admit(self, sender: int, incarnation: int) -> None:
-        """This life may push from now on, all earlier ones may not. A fenced one stays fenced."""
+        """This incarnation may push from now on, no earlier one may. A fenced one stays fenced."""
         if incarnation > self.fenced.get(sender, 0):
             self.admitted[sender] = max(incarnation, self.admitted.get(sender, 0))
             self.fenced[sender] = self.admitted[sender] - 1
 
-    def differences(self, lives: Mapping[int, int]) -> tuple[list[SenderLife], list[SenderLife]]:
-        """Which lives have to be admitted, and which fenced, so that only these may push.
+    def differences(
+        self, incarnations: Mapping[int, int]
+    ) -> tuple[list[SenderIncarnation], list[SenderIncarnation]]:
+        """Which incarnations have to be admitted, and which fenced, so that only these may push.
 
-        `lives`: sender -> incarnation.
+        `incarnations`: sender -> incarnation.
         """
-        new = [SenderLife(*life) for life in lives.items() if self.admitted.get(life[0]) != life[1]]
-        gone = [SenderLife(*life) for life in self.admitted.items() if life[0] not in lives]
+        new = [
+            SenderIncarnation(*incarnation)
+            for incarnation in incarnations.items()
+            if self.admitted.get(incarnation[0]) != incarnation[1]
+        ]
+        gone = [
+            SenderIncarnation(*incarnation)
+            for incarnation in self.admitted.items()
+            if incarnation[0] not in incarnations
+        ]
         return new, gone
 
     def fence(self, sender: int, incarnation: int) -> Delivered:
-        """This life and all earlier ones may not push any more; what is here of this one."""
+        """This incarnation and all earlier ones may not push any more; what is here of this one."""
         self.fenced[sender] = max(incarnation, self.fenced.get(sender, 0))
         if self.admitted.get(sender, 0) <= self.fenced[sender]:
             self.admitted.pop(sender, None)
         return self.of(sender, incarnation)
 
     def of(self, sender: int, incarnation: int) -> Delivered:
-        return self.delivered.get(SenderLife(sender, incarnation), NOTHING)
+        return self.delivered.get(SenderIncarnation(sender, incarnation), NOTHING)
 
     def standing(self, sender: int, incarnation: int) -> Decision:
-        """APPLY if this life may push and fetch, else why not."""
+        """APPLY if this incarnation may push and fetch, else why not."""
         if incarnation <= self.fenced.get(sender, 0):
             return Decision.OLD_INCARNATION
         if self.admitted.get(sender) != incarnation:
@@ -156,18 +166,18 @@ class Deliveries:
     def hello(self, sender: int, incarnation: int, first_unacknowledged: int) -> Delivered:
         """A sender says which push it goes on with; where that is to begin is in the answer.
 
-        Pushes between what is here and that one were acknowledged by an earlier life of this shard
-        and lost with it. An old or repeated hello changes nothing.
+        Pushes between what is here and that one were acknowledged by an earlier incarnation of this
+        shard and lost with it. An old or repeated hello changes nothing.
         """
         state = self.of(sender, incarnation)
         if first_unacknowledged > state.sequence + 1:
             state = _abandoned(state)._replace(sequence=first_unacknowledged - 1)
-            self.delivered[SenderLife(sender, incarnation)] = state
+            self.delivered[SenderIncarnation(sender, incarnation)] = state
         return state
 
     def begin(
         self,
-        life: SenderLife,
+        incarnation: SenderIncarnation,
         *,
         chunks: int,
         samples: int = 0,
@@ -176,7 +186,7 @@ class Deliveries:
         live_replicas: int = 0,
     ) -> None:
         """The first chunk of the next push is about to be applied: what all of its chunks get."""
-        self.delivered[life] = self.of(*life)._replace(
+        self.delivered[incarnation] = self.of(*incarnation)._replace(
             chunks=chunks,
             schedule_samples=samples,
             first_steps=steps,
@@ -186,16 +196,16 @@ class Deliveries:
 
     def applied(self, sender: int, incarnation: int) -> bool:
         """The chunk that `decide` allowed is in the values. True: it was its push's last one."""
-        life = SenderLife(sender, incarnation)
-        state = self.delivered[life]
-        self.delivered[life] = state._replace(next_chunk=state.next_chunk + 1)
+        sender_incarnation = SenderIncarnation(sender, incarnation)
+        state = self.delivered[sender_incarnation]
+        self.delivered[sender_incarnation] = state._replace(next_chunk=state.next_chunk + 1)
         return state.next_chunk + 1 == state.chunks
 
     def complete(self, sender: int, incarnation: int, after: Delivered) -> Delivered:
         """All chunks are in: `after` gives position, added samples, version and staleness."""
-        life = SenderLife(sender, incarnation)
-        state = self.delivered[life]
-        self.delivered[life] = after._replace(
+        sender_incarnation = SenderIncarnation(sender, incarnation)
+        state = self.delivered[sender_incarnation]
+        self.delivered[sender_incarnation] = after._replace(
             sequence=state.sequence + 1,
             pushes=state.pushes + 1,
             refused=state.refused,
@@ -204,24 +214,24 @@ class Deliveries:
             staleness_sum=state.staleness_sum + max(0, after.staleness),
             staleness_count=state.staleness_count + int(after.staleness >= 0),
         )
-        return self.delivered[life]
+        return self.delivered[sender_incarnation]
 
     def give_up(self, sender: int, incarnation: int) -> None:
         """The push under way is refused for what it holds; its chunks so far stay in the values."""
-        life = SenderLife(sender, incarnation)
+        sender_incarnation = SenderIncarnation(sender, incarnation)
         state = self.of(sender, incarnation)
         over = state.sequence + 1
-        self.delivered[life] = _abandoned(state)._replace(sequence=over, refused=over)
+        self.delivered[sender_incarnation] = _abandoned(state)._replace(sequence=over, refused=over)
 
-    def forget(self, life: SenderLife) -> None:
-        """A life that is over and may push no more; nothing is known of it from now on."""
-        self.delivered.pop(life, None)
+    def forget(self, incarnation: SenderIncarnation) -> None:
+        """An incarnation that is over and may push no more; nothing is known of it from now on."""
+        self.delivered.pop(incarnation, None)
 
-    def copy(self) -> dict[SenderLife, Delivered]:
+    def copy(self) -> dict[SenderIncarnation, Delivered]:
         """The table as it is now, for a snapshot."""
         return dict(self.delivered)
 
-    def restore(self, delivered: dict[SenderLife, Delivered]) -> None:
+    def restore(self, delivered: dict[SenderIncarnation, Delivered]) -> None:
         """Take over a snapshot's table. Who may push is not in it: the coordinator says that."""
         self.delivered = dict(delivered)
 
@@ -233,17 +243,17 @@ def _abandoned(state: Delivered) -> Delivered:
 
 
 COLUMNS = ("sender", "incarnation", *Delivered._fields)
-"""Of the table in a checkpoint: one row of int64 per life."""
+"""Of the table in a checkpoint: one row of int64 per incarnation."""
 
 
-def to_rows(delivered: dict[SenderLife, Delivered]) -> list[list[int]]:
-    return [[*life, *state] for life, state in delivered.items()]
+def to_rows(delivered: dict[SenderIncarnation, Delivered]) -> list[list[int]]:
+    return [[*incarnation, *state] for incarnation, state in delivered.items()]
 
 
-def from_rows(rows: Iterable[Iterable[int]]) -> dict[SenderLife, Delivered]:
+def from_rows(rows: Iterable[Iterable[int]]) -> dict[SenderIncarnation, Delivered]:
     """The table that `to_rows` gave. Raises TypeError for rows of another length."""
     return {
-        SenderLife(sender, incarnation): Delivered(*numbers)
+        SenderIncarnation(sender, incarnation): Delivered(*numbers)
         for sender, incarnation, *numbers in rows
     }
 
@@ -252,7 +262,7 @@ Noted = TypeVar("Noted")
 
 
 class NotesAtCuts(Generic[Noted]):
-    """What was noted at the cut of each checkpoint of one life of a shard."""
+    """What was noted at the cut of each checkpoint of one incarnation of a shard."""
 
     def __init__(self, checkpoints: int) -> None:
         self._cuts: dict[int, Noted] = {}
@@ -276,18 +286,18 @@ class NotesAtCuts(Generic[Noted]):
 
 
 class Coverage:
-    """Of one life of a shard."""
+    """Of one incarnation of a shard."""
 
-    def __init__(self, kept: int, over: Iterable[SenderLife] = ()) -> None:
-        """`kept`: how many checkpoints are. `over`: lives that ended before this shard's began."""
+    def __init__(self, kept: int, over: Iterable[SenderIncarnation] = ()) -> None:
+        """`kept`: how many checkpoints are. `over`: who ended before this shard began."""
         self._over = set(over)
-        self._cuts: NotesAtCuts[frozenset[SenderLife]] = NotesAtCuts(kept)
+        self._cuts: NotesAtCuts[frozenset[SenderIncarnation]] = NotesAtCuts(kept)
 
-    def end(self, life: SenderLife) -> None:
+    def end(self, incarnation: SenderIncarnation) -> None:
         """Nothing more of it is applied here, and the coordinator has journaled how far it got."""
-        self._over.add(life)
+        self._over.add(incarnation)
 
-    def cut(self, number: int, committed: int | None) -> frozenset[SenderLife]:
+    def cut(self, number: int, committed: int | None) -> frozenset[SenderIncarnation]:
         """A checkpoint is about to be cut, after the last one that was committed.
 
         What it gives may be forgotten before.

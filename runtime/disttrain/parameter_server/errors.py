@@ -5,7 +5,7 @@ DistTrainError
 │   ├── NoRoomForCounts     a full disk: what the shard acknowledges cannot be counted
 │   └── ShardsAway          no answer from a shard in time; its restart may be under way
 └── FinalError
-    ├── Fenced              a newer life of this replica exists, or it was declared dead
+    ├── Fenced              a newer incarnation of this replica exists, or it was declared dead
     ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
     ├── EvaluationOver      Sandblaster: what was asked for belongs to no evaluation under way
     └── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
@@ -23,7 +23,7 @@ class ShardsAway(RetryableError):
 
 
 class Fenced(FinalError):
-    """The shards refuse this life of the sender."""
+    """The shards refuse this incarnation of the sender."""
 
 
 class PushRefused(FinalError):
@@ -31,7 +31,7 @@ class PushRefused(FinalError):
 
 
 class EvaluationOver(FinalError):
-    """The evaluation is over, or this life of a shard knows nothing of it: drop what is for it."""
+    """The evaluation is over, or a shard's new incarnation does not know it: drop its groups."""
 
 
 class RequestRefused(FinalError):

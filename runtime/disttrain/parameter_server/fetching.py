@@ -38,7 +38,7 @@ class FetchResult:
 
 
 class FetchTask(Task):
-    """Some vectors' chunks from one shard; another life of it is asked for all of them again."""
+    """Some vectors' chunks from one shard; its next incarnation is asked for all of them again."""
 
     def __init__(
         self, link: ShardLink, identity: Identity, number: int, into: Mapping[Vector, Buffer]

@@ -1,8 +1,8 @@
-"""The exact values of a shard that was told to end, kept for its next life.
+"""The exact values of a shard that was told to end, kept for its next incarnation.
 
 Nothing is lost then, however long ago the last checkpoint is. Two blobs beside the checkpoints: the
 shard's part, as in a checkpoint, and after it a small one that says what it is. A third one says
-which life has joined last: what older ones save after that is of no use to anybody.
+which incarnation has joined last: what older ones save after that is of no use to anybody.
 """
 
 import time
@@ -45,18 +45,19 @@ class SnapshotNote(Strict):
     """Of the placement that it is a part of."""
     update_rule: str
     checkpoint: int
-    """The last checkpoint that has a part of this life, or that it began with; 0 without one."""
+    """The last checkpoint that has a part of this incarnation, or that it began with; 0 without
+    one."""
     version: int
     samples: int
     bytes: int
     hash: Hash
     incarnation: int = 0
-    """Of the life that saved it; earlier versions did not say."""
+    """Of the incarnation that saved it; earlier versions did not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Begun(Strict):
-    """The newest life of a shard that has joined, and what it began with."""
+    """The newest incarnation of a shard that has joined, and what it began with."""
 
     job_uid: str
     incarnation: int
@@ -64,7 +65,7 @@ class Begun(Strict):
     """As in `RestoredShard`."""
 
     def has_passed_over(self, note: SnapshotNote) -> bool:
-        """Whether that was not there yet as this life began, and is of an older one."""
+        """Whether that was not there yet as this incarnation began, and is of an older one."""
         is_older = note.incarnation < self.incarnation and self.saved_by != note.incarnation
         return is_older and self.job_uid == note.job_uid
 
@@ -82,7 +83,7 @@ class SnapshotWriter:
     update_rule: str
 
     def begin(self, index: int, incarnation: int, saved_by: int) -> None:
-        """Note that this life has joined, so that no older one saves anything any more.
+        """Note that this incarnation has joined, so that no older one saves anything any more.
 
         Raises CheckpointError.
         """
@@ -123,18 +124,19 @@ class SnapshotWriter:
         blobs.delete(earlier.keys() - {name})
 
     def _refuse_older(self, index: int, incarnation: int) -> None:
-        """What a newer life goes on from stays: this one, perhaps on a lost node, is fenced."""
+        """What a newer incarnation goes on from stays: this one, perhaps on a lost node, is out."""
         for told in (_read_note, _read_begun):
             with suppress(Corrupt):
                 found = told(self.storage, index)
                 newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
                 if newest > incarnation:
-                    message = f"life {newest} of this shard has begun; life {incarnation} is over"
+                    begun = f"incarnation {newest} of this shard has begun"
+                    message = f"{begun}; incarnation {incarnation} is over"
                     raise NotWritten(message)
 
 
 def read(storage: Storage, job_uid: str, wanted: Wanted) -> RestoredShard | None:
-    """What the life before has saved; None if it is not of this job as it is now, or none is there.
+    """What the incarnation before has saved; None if none is there, or of another state of the job.
 
     Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
@@ -165,7 +167,9 @@ def is_newer(snapshot: RestoredShard, shard: int, checkpoint: Manifest | None) -
 
 
 def _begun(index: int) -> str:
-    return f"{names.FINAL_SNAPSHOTS}/{Path(names.part_file(index)).with_suffix('.life.json')}"
+    return (
+        f"{names.FINAL_SNAPSHOTS}/{Path(names.part_file(index)).with_suffix('.incarnation.json')}"
+    )
 
 
 def _read_note(storage: Storage, index: int) -> SnapshotNote | None:
@@ -226,12 +230,14 @@ class GracefulShutdown:
         self._since: float | None = None
 
     def begin(self, saved_by: int) -> None:
-        """Keep older lives of this shard from saving; `saved_by` as in `RestoredShard`."""
+        """Keep older incarnations of this shard from saving; `saved_by` as in `RestoredShard`."""
         state = self._shard.state
         try:
             self._saver.begin(state.index, state.incarnation, saved_by)
         except CheckpointError as error:
-            LOG.warning("what an older life saves from now on may be gone on from", error=error)
+            LOG.warning(
+                "what an older incarnation saves from now on may be gone on from", error=error
+            )
 
     def is_due(self, now: float) -> bool:
         """Whether nobody needs the shard's answers any more; the first question begins the wait."""
@@ -244,9 +250,9 @@ class GracefulShutdown:
         return not has_senders or quiet >= QUIET_SECONDS or now - self._since >= LINGER_SECONDS
 
     def save(self, checkpoint: int) -> bool:
-        """Whether all that this life has applied is on disk; nothing may be applied after it.
+        """Whether all that this incarnation applied is on disk; nothing may be applied after it.
 
-        `checkpoint` is the last one that has a part of this life, or that it began with.
+        `checkpoint` is the last one that has a part of this incarnation, or that it began with.
         """
         state = self._shard.state
         if state.values is None or not state.is_initialised or not self._shard.stage.keeps_updates:
@@ -255,7 +261,9 @@ class GracefulShutdown:
         try:
             self._saver.save(state, state.values, checkpoint)
         except CheckpointError as error:
-            LOG.error("could not be saved; the next life begins with a checkpoint", error=error)
+            LOG.error(
+                "could not be saved; the next incarnation begins with a checkpoint", error=error
+            )
             return False
         self._shard.records.stopped(state.count)
         LOG.info("saved", version=state.count, seconds=time.perf_counter() - began)

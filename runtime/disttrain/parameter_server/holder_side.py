@@ -10,7 +10,7 @@ from disttrain.holder.values import Notes, Values
 from disttrain.holder.writing import Cut
 from disttrain.job.spec import Spec
 from disttrain.parameter_server import restoring
-from disttrain.parameter_server.deliveries import Decision, Deliveries, SenderLife
+from disttrain.parameter_server.deliveries import Decision, Deliveries, SenderIncarnation
 from disttrain.parameter_server.messages import Version
 from disttrain.parameter_server.records import Records
 from disttrain.state.share import Part, Share
@@ -66,7 +66,7 @@ class ShardState:
         return Version(self.incarnation, self.count)
 
     def notes(self) -> Notes:
-        """What its next life has to find in its part of a checkpoint."""
+        """What its next incarnation has to find in its part of a checkpoint."""
         metadata = {
             **self.description,
             "samples": str(self.samples),
@@ -119,7 +119,8 @@ class HolderSide(ABC):
     """The manifest's type for it."""
 
     keeps_updates: ClassVar[bool] = True
-    """Whether what was applied since the last checkpoint is of use to this shard's next life."""
+    """Whether what was applied since the last checkpoint is of use to this shard's next
+    incarnation."""
 
     takes_model_from: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
@@ -155,8 +156,8 @@ class HolderSide(ABC):
         self.values = values
 
     @abstractmethod
-    def drop(self, life: SenderLife) -> None:
-        """Forget what is kept of this life of a sender and of earlier ones."""
+    def drop(self, incarnation: SenderIncarnation) -> None:
+        """Forget what is kept of this incarnation of a sender and of earlier ones."""
 
     def carry_out(self, command: commands.Command) -> commands.Result:
         """A command that is the strategy's own."""

@@ -1,9 +1,9 @@
 """The shard's append-only log of what it applied and gave out: fixed records, written at once.
 
-One file per life, `shard-{index}.i{incarnation}.bin` in the run's ledger folder. `disttrain audit`
-and `disttrain replay` read it. A record is one write call, so that kill -9 loses none that was
-answered; those that a full disk refuses are left out. With `audit: summary` those of updates that
-no rollback can touch any more are folded, see `fold`.
+One file per incarnation, `shard-{index}.i{incarnation}.bin` in the run's ledger folder. `disttrain
+audit` and `disttrain replay` read it. A record is one write call, so that kill -9 loses none that
+was answered; those that a full disk refuses are left out. With `audit: summary` those of updates
+that no rollback can touch any more are folded, see `fold`.
 """
 
 import struct
@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
     PUSHED = 1
     """A push was applied completely; `version` is the shard's after it, `read_version` the one that
-    its gradient was computed on, in the shard's life `read_incarnation`."""
+    its gradient was computed on, in the shard's incarnation `read_incarnation`."""
     CHUNK_APPLIED = 2
     """Only with `record: true`. `rate` includes the schedule, `first` is in the whole vector;
     buffers were merged as those of one of `live_replicas`."""
@@ -39,18 +39,19 @@ class Kind(IntEnum):
     FENCED = 5
     ADMITTED = 6
     RESTORED = 7
-    """This life began with checkpoint `sequence`; `version` is that of its values."""
+    """This incarnation began with checkpoint `sequence`; `version` is that of its values."""
     LOST = 8
-    """So many (`samples`) pushes of a sender that earlier lives acknowledged, all of them together,
-    are not here; the latest is `sequence`, if its sender may still send it again, else 0."""
+    """So many (`samples`) pushes of a sender that earlier incarnations acknowledged, all of them
+    together, are not here; the latest is `sequence`, if its sender may still send it again, else
+    0."""
     MISSING = 9
     """Always the first record: so many (`samples`) others are not here, since the disk was full."""
     TAKEN_OVER = 10
-    """With another number of shards than before: this life answers for what the shard `chunk` of
-    that time has lost, of which the checkpoint holds `version` updates."""
+    """With another number of shards than before: this incarnation answers for what the shard
+    `chunk` of that time has lost, of which the checkpoint holds `version` updates."""
     STOPPED = 11
-    """Always the last record: this life was told to end, and all of its `version` updates are on
-    disk."""
+    """Always the last record: this incarnation was told to end, and all of its `version` updates
+    are on disk."""
     COMMITTED = 12
     """Command `version` of a batch method added up the gradients of evaluation `sequence`: `lease`
     is the attempt that counts for the group `lease_offset`; all groups together have `samples`.
@@ -97,7 +98,7 @@ RECORD = record_file.dtype_of(("time_ns", *Record._fields), _FORMAT)
 
 
 class Ledger:
-    """Appends to the file of one life."""
+    """Appends to the file of one incarnation."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file. Raises OSError."""
@@ -136,7 +137,7 @@ PUSHES = Shape(
     folded=Kind.PUSHES_FOLDED,
     number="sequence",
     owner="sender",
-    life="incarnation",
+    incarnation="incarnation",
     began="read_version",
 )
 _COUNTED = ("sequence", "lease_offset", "lease", "samples")

@@ -22,7 +22,7 @@ _SHORTEST_CHUNK = 8
 
 
 class Version(NamedTuple):
-    """A shard's version: its life, and the updates in its values."""
+    """A shard's version: its incarnation, and the updates in its values."""
 
     incarnation: int
     count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a version.
@@ -43,7 +43,7 @@ class Side(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends: one life of one replica."""
+    """Who sends: one incarnation of one replica."""
 
     index: int
     incarnation: int

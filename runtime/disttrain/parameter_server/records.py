@@ -13,10 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 from disttrain.launch import atomic_file
 from disttrain.parameter_server import acknowledged
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.ledger import Kind, Ledger, Record, fold
+from disttrain.sandblaster.batch.batches import places
 from disttrain.sandblaster.batch.programs import Program
-from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
 
 ENVIRONMENT_FILE = "recording.json"
@@ -66,7 +66,7 @@ class Records:
     incarnation: int
     acknowledged: AcknowledgedFile | None = None
     losses_are_whole: bool = True
-    """Else what earlier lives had counted was damaged."""
+    """Else what earlier incarnations had counted was damaged."""
     ledger: Ledger | None = None
     every_chunk: bool = False
     """The manifest's `record`: chunks are written too, so that the run can be replayed."""
@@ -75,12 +75,12 @@ class Records:
     pushes: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Complete pushes by staleness; -1 is unknown."""
-    corrected: dict[SenderLife, int] = field(default_factory=dict)
-    """Updates lost in all, of senders whose last lost one came again in this life."""
+    corrected: dict[SenderIncarnation, int] = field(default_factory=dict)
+    """Updates lost in all, of senders whose last lost one came again in this incarnation."""
 
     @property
     def num_uncounted(self) -> int:
-        """Lives of senders whose losses could not be counted if this process died now.
+        """Incarnations of senders whose losses could not be counted if this process died now.
 
         One more for all those of which what was counted is damaged.
         """
@@ -96,8 +96,8 @@ class Records:
         self.pushes += 1
         self.staleness[state.staleness] += 1
         if self.acknowledged is not None:
-            life = SenderLife(header.sender, header.incarnation)
-            self._acknowledge(self.acknowledged, life, state)
+            incarnation = SenderIncarnation(header.sender, header.incarnation)
+            self._acknowledge(self.acknowledged, incarnation, state)
         self._append(self._push_record(header, state, rate))
 
     def applied(self, header: Header, version: int, rate: float, live_replicas: int) -> None:
@@ -134,7 +134,7 @@ class Records:
         self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=command))
 
     def stopped(self, version: int) -> None:
-        """This life ends as it was told to, and its next one begins where it was."""
+        """This incarnation ends as it was told to, and its next one begins where it was."""
         self._append(Record(kind=Kind.STOPPED, version=version))
 
     def refused(self, header: Header, reason: Reason) -> None:
@@ -143,20 +143,20 @@ class Records:
         self._append(record._replace(reason=reason, samples=header.samples))
 
     def restored(self, checkpoint: int, version: int) -> None:
-        """This life begins with a checkpoint; said before anything else."""
+        """This incarnation begins with a checkpoint; said before anything else."""
         self._append(Record(kind=Kind.RESTORED, sequence=checkpoint, version=version))
 
     def resharded(self, shard: int, version: int) -> None:
-        """This life answers for a shard of a checkpoint of another number of shards."""
+        """This incarnation answers for a shard of a checkpoint of another number of shards."""
         self._append(Record(kind=Kind.TAKEN_OVER, version=version, chunk=shard))
 
-    def lost(self, life: SenderLife, count: Count) -> None:
-        """What all lives of this shard together have lost of a sender; before any update."""
-        record = self._record_of(Kind.LOST, life)
+    def lost(self, incarnation: SenderIncarnation, count: Count) -> None:
+        """What all incarnations of this shard together have lost of a sender; before any update."""
+        record = self._record_of(Kind.LOST, incarnation)
         self._append(record._replace(samples=count.lost, sequence=count.doubtful))
 
-    def event(self, kind: Kind, life: SenderLife) -> None:
-        self._append(self._record_of(kind, life))
+    def event(self, kind: Kind, incarnation: SenderIncarnation) -> None:
+        self._append(self._record_of(kind, incarnation))
 
     def settled(self, version: int) -> None:
         """No rollback touches what is up to this version; in a thread, a disk may take its time."""
@@ -167,30 +167,34 @@ class Records:
                 target=ledger.fold, args=(shorten,), name="ledger", daemon=True
             ).start()
 
-    def forget(self, lives: Iterable[SenderLife]) -> list[SenderLife]:
-        """Drops what is acknowledged of lives that are over; which ones.
+    def forget(self, incarnations: Iterable[SenderIncarnation]) -> list[SenderIncarnation]:
+        """Drops what is acknowledged of incarnations that are over; which ones.
 
         Of those that have lost something the account stays: their losses are told again and again.
         """
         file = self.acknowledged
         if file is None:
-            return list(lives)
-        forgotten = [life for life in lives if not file.count(life).lost]
+            return list(incarnations)
+        forgotten = [
+            incarnation for incarnation in incarnations if not file.count(incarnation).lost
+        ]
         return forgotten if file.forget(forgotten) else []
 
     def _append(self, record: Record) -> None:
         if self.ledger is not None:
             self.ledger.append(record._replace(shard_incarnation=self.incarnation))
 
-    def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
-        before = file.count(life)
+    def _acknowledge(
+        self, file: AcknowledgedFile, incarnation: SenderIncarnation, state: Delivered
+    ) -> None:
+        before = file.count(incarnation)
         after = acknowledged.after_push(before, state)
-        file.store(life, after)
+        file.store(incarnation, after)
         if after.lost != before.lost:
-            self.corrected[life] = after.lost
+            self.corrected[incarnation] = after.lost
 
-    def _record_of(self, kind: Kind, life: SenderLife) -> Record:
-        return Record(kind=kind, sender=life.sender, incarnation=life.incarnation)
+    def _record_of(self, kind: Kind, incarnation: SenderIncarnation) -> Record:
+        return Record(kind=kind, sender=incarnation.sender, incarnation=incarnation.incarnation)
 
     def _push_record(self, header: Header, state: Delivered, rate: float) -> Record:
         return Record(

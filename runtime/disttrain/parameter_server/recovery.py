@@ -17,7 +17,7 @@ from disttrain.holder.restoring import Wanted, newer_ones, newest
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import acknowledged, final_snapshot, restoring, strategies
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
-from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
 from disttrain.parameter_server.final_snapshot import SnapshotWriter
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard, delivered_of
@@ -28,7 +28,7 @@ LOG = logs.get(__name__)
 
 
 def restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
-    """The newest that is there of this shard; None in its first life. As `restoring.restore`.
+    """The newest of this shard that is there; None in its first incarnation. See `restoring`.
 
     Raises StoreAway when an object store does not let it know.
     """
@@ -57,7 +57,7 @@ def reload(config: LaunchConfig, number: int, share: Share) -> RestoredShard:
     Raises CheckpointError, WrongSnapshot.
     """
     store = stores.open_store(config.checkpoints)
-    # The one that this life began with may be deleted by now.
+    # The one that this incarnation began with may be deleted by now.
     candidates, _ = newest(store, config.job_uid, resume_from=None)
     found = [one for one in candidates if one.manifest.number == number]
     makers = strategies.makers(config.job.spec, is_return=True)
@@ -74,7 +74,8 @@ def _read(
     wanted: Wanted,
     damaged: tuple[int, ...] = (),
 ) -> RestoredShard | None:
-    # Those of a life that was killed meanwhile may be torn, as the machine may have died with it.
+    # Those of an incarnation that was killed meanwhile may be torn, as the machine may have died
+    # with it.
     store.drop_copies()
     try:
         return restoring.restore(candidates, replace(wanted, bring=store.bring), damaged)
@@ -93,7 +94,7 @@ def _final_snapshot(place: SnapshotWriter | None, wanted: Wanted) -> RestoredSha
 
 
 def saver(config: LaunchConfig) -> SnapshotWriter | None:
-    """Saves the exact version at the end of a life; None where nobody ends a shard alone.
+    """Saves the exact version at the end of an incarnation; None where nobody ends a shard alone.
 
     A node ends single processes by SIGTERM; under a launcher all of them end together.
     """
@@ -109,7 +110,7 @@ def saver(config: LaunchConfig) -> SnapshotWriter | None:
 
 _NAME = re.compile(r"acknowledged-(\d{1,6})\.bin")
 
-Table = dict[SenderLife, Delivered]
+Table = dict[SenderIncarnation, Delivered]
 
 
 class Losses:
@@ -130,11 +131,12 @@ class Losses:
         """Whether no file was damaged; else what is lost is counted at least."""
         return all(file.is_whole for file in (self.own, *self._others.values()))
 
-    def settle(self, restored: RestoredShard | None) -> dict[SenderLife, int]:
+    def settle(self, restored: RestoredShard | None) -> dict[SenderIncarnation, int]:
         """From now on the files count from the checkpoint, and hold what is lost with that.
 
-        Before anybody is told: the sums are of all lives, so that a report counts once, however
-        often a shard is killed while it comes back. Gives what is lost since the life before.
+        Before anybody is told: the sums are of all incarnations, so that a report counts once,
+        however often a shard is killed while it comes back. Gives what is lost since the
+        incarnation before.
         """
         before = self.counts()
         # Else the values of several shards are counted together from the second time on.
@@ -147,28 +149,36 @@ class Losses:
         if table is not None:
             after = acknowledged.rolled_back(after, table, may_regain=may_regain)
         held = restored.delivered if restored is not None else {}
-        _store(self.own, {life: _from(count, held.get(life)) for life, count in after.items()})
+        _store(
+            self.own,
+            {
+                incarnation: _from(count, held.get(incarnation))
+                for incarnation, count in after.items()
+            },
+        )
         return {
-            life: count.lost - before[life].lost
-            for life, count in self.counts().items()
-            if count.lost > before[life].lost
+            incarnation: count.lost - before[incarnation].lost
+            for incarnation, count in self.counts().items()
+            if count.lost > before[incarnation].lost
         }
 
-    def counts(self) -> dict[SenderLife, Count]:
+    def counts(self) -> dict[SenderIncarnation, Count]:
         """Of this shard's values, with the losses of all shards that it answers for."""
         found = self.own.counts()
         for file in self._others.values():
-            for life, count in file.counts().items():
-                known = found.get(life, Count())
-                found[life] = replace(known, lost=known.lost + count.lost)
+            for incarnation, count in file.counts().items():
+                known = found.get(incarnation, Count())
+                found[incarnation] = replace(known, lost=known.lost + count.lost)
         return found
 
 
-def log_lost(lost: Mapping[SenderLife, int], supervisor: Supervisor) -> None:
+def log_lost(lost: Mapping[SenderIncarnation, int], supervisor: Supervisor) -> None:
     # A node that was lost may have taken counts with it.
     said = "updates lost" if supervisor is Supervisor.LAUNCHER else "updates lost, at least"
-    for life, count in lost.items():
-        LOG.warning(said, sender=life.sender, incarnation=life.incarnation, lost=count)
+    for incarnation, count in lost.items():
+        LOG.warning(
+            said, sender=incarnation.sender, incarnation=incarnation.incarnation, lost=count
+        )
 
 
 def record_start(records: Records, restored: RestoredShard | None, losses: Losses) -> None:
@@ -176,9 +186,9 @@ def record_start(records: Records, restored: RestoredShard | None, losses: Losse
         records.restored(restored.checkpoint, restored.version)
         for shard, previous in restored.previous.items() if restored.is_resharded else ():
             records.resharded(shard, previous.version)
-    for life, count in losses.counts().items():
+    for incarnation, count in losses.counts().items():
         if count.lost:
-            records.lost(life, count)
+            records.lost(incarnation, count)
 
 
 def _path(folder: Path, shard: int) -> Path:
@@ -191,7 +201,7 @@ def _found(folder: Path) -> list[int]:
 
 
 def _held(restored: RestoredShard | None, shard: int) -> Table | None:
-    """What of a shard's updates is left; None if it was settled by an earlier life."""
+    """What of a shard's updates is left; None if it was settled by an earlier incarnation."""
     if restored is None:
         return {}
     previous = restored.previous.get(shard)
@@ -204,7 +214,7 @@ def _from(count: Count, held: Delivered | None) -> Count:
     return replace(count, pushes=held.pushes, sequence=held.sequence)
 
 
-def _store(file: AcknowledgedFile, changed: dict[SenderLife, Count]) -> None:
-    for life, count in changed.items():
-        if count != file.count(life):
-            file.store(life, count)
+def _store(file: AcknowledgedFile, changed: dict[SenderIncarnation, Count]) -> None:
+    for incarnation, count in changed.items():
+        if count != file.count(incarnation):
+            file.store(incarnation, count)

@@ -6,22 +6,22 @@ from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderP
 from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.acknowledged import Count
-from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 
 
-def position_of(life: SenderLife, state: Delivered) -> SenderPosition:
+def position_of(incarnation: SenderIncarnation, state: Delivered) -> SenderPosition:
     return SenderPosition(
-        index=life.sender,
-        incarnation=life.incarnation,
+        index=incarnation.sender,
+        incarnation=incarnation.incarnation,
         position=Position(lease=state.lease, offset=state.lease_offset),
         samples=state.samples,
     )
 
 
 def restored_report(
-    restored: RestoredShard | None, counts: Mapping[SenderLife, Count]
+    restored: RestoredShard | None, counts: Mapping[SenderIncarnation, Count]
 ) -> Restored | None:
     """What goes into the join of a shard; None for one that has nothing behind it.
 
@@ -36,15 +36,19 @@ def restored_report(
         version=restored.version if restored is not None else 0,
         damaged=restored.damaged[:MOST_DAMAGED] if restored is not None else (),
         senders=tuple(
-            _restored_sender(life, delivered.get(life, NOTHING), counts.get(life, Count()))
-            for life in sorted({*delivered, *counts})
+            _restored_sender(
+                incarnation, delivered.get(incarnation, NOTHING), counts.get(incarnation, Count())
+            )
+            for incarnation in sorted({*delivered, *counts})
         ),
     )
 
 
-def _restored_sender(life: SenderLife, state: Delivered, count: Count) -> RestoredSender:
+def _restored_sender(
+    incarnation: SenderIncarnation, state: Delivered, count: Count
+) -> RestoredSender:
     return RestoredSender(
-        sender=position_of(life, state),
+        sender=position_of(incarnation, state),
         acknowledged=count.pushes + count.lost,
         lost=count.lost,
     )
@@ -77,7 +81,9 @@ class Reporter:
             uncounted=records.num_uncounted,
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(
-                LostUpdates(index=life.sender, incarnation=life.incarnation, lost=lost)
-                for life, lost in records.corrected.items()
+                LostUpdates(
+                    index=incarnation.sender, incarnation=incarnation.incarnation, lost=lost
+                )
+                for incarnation, lost in records.corrected.items()
             ),
         )

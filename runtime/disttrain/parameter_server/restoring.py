@@ -8,7 +8,7 @@ from disttrain.holder import restoring
 from disttrain.holder.restoring import Restored, Wanted
 from disttrain.holder.values import Notes, Table, Values
 from disttrain.parameter_server import deliveries
-from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
 
 _DELIVERIES = "deliveries"
 """Name of the at-most-once table in a part."""
@@ -25,7 +25,7 @@ class RestoredShard:
     samples: int
     update_rule: str
     """What it was made with."""
-    delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+    delivered: dict[SenderIncarnation, Delivered] = field(default_factory=dict)
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
     is_resharded: bool = False
@@ -33,7 +33,7 @@ class RestoredShard:
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
     saved_by: int = 0
-    """The life that saved it at its stop; 0: it is of a checkpoint."""
+    """The incarnation that saved it at its stop; 0: it is of a checkpoint."""
     previous: Mapping[int, Notes] = field(default_factory=dict)
     """Of shards of the checkpoint for whose losses this one answers: `restoring.answers_for`."""
 
@@ -62,30 +62,30 @@ def _shard(restored: Restored) -> RestoredShard:
     )
 
 
-def table_of(delivered: dict[SenderLife, Delivered]) -> dict[str, Table]:
+def table_of(delivered: dict[SenderIncarnation, Delivered]) -> dict[str, Table]:
     rows = deliveries.to_rows(delivered)
     return {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
 
 
-def delivered_of(notes: Notes) -> dict[SenderLife, Delivered]:
+def delivered_of(notes: Notes) -> dict[SenderIncarnation, Delivered]:
     return deliveries.from_rows(notes.tables[_DELIVERIES].rows)
 
 
-def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Delivered]:
+def merge(tables: list[dict[SenderIncarnation, Delivered]]) -> dict[SenderIncarnation, Delivered]:
     """What every one of several shards has of a sender: the least of them.
 
     One shard's table stays as it is. With several, pushes under way are forgotten: they belong to
-    lives that are over, since the number of shards only changes when the whole job is resumed.
-    Samples are the most of them: what any shard holds and is done again counts as repeated. The
-    mean of the staleness is over what all of them saw.
+    incarnations that are over, since the number of shards only changes when the whole job is
+    resumed. Samples are the most of them: what any shard holds and is done again counts as
+    repeated. The mean of the staleness is over what all of them saw.
     """
     if len(tables) == 1:
         return tables[0]
-    least: dict[SenderLife, Delivered] = {}
-    for life in sorted(set().union(*tables)):
-        states = [table.get(life, NOTHING) for table in tables]
+    least: dict[SenderIncarnation, Delivered] = {}
+    for incarnation in sorted(set().union(*tables)):
+        states = [table.get(incarnation, NOTHING) for table in tables]
         behind = min(states, key=lambda state: state.sequence)
-        least[life] = Delivered(
+        least[incarnation] = Delivered(
             sequence=behind.sequence,
             pushes=min(state.pushes for state in states),
             lease=behind.lease,

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-import uuid
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,7 +23,7 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger, recovery, reporting, strategies
 from disttrain.parameter_server.commands import CommandRunner
-from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderIncarnation
 from disttrain.parameter_server.final_snapshot import GracefulShutdown
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
@@ -80,14 +79,14 @@ class ShardProcess:
     reporter: Reporter
     metrics: ServedMetrics
     shutdown: GracefulShutdown | None = None
-    """What a life that was told to end does for the next one; None: nothing."""
+    """What an incarnation that was told to end does for the next one; None: nothing."""
     idle_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
     _stopping: bool = field(default=False)
     _next_control: float = field(default=0.0)
     _epoch: int = field(default=-1)
     """Of the replicas that are served."""
-    _fenced: dict[int, SenderLife] = field(default_factory=dict)
+    _fenced: dict[int, SenderIncarnation] = field(default_factory=dict)
     """By the number of the request that says how far it got."""
     _unanswered: set[int] = field(default_factory=set)
     """Numbers of requests that must be answered before the process may end."""
@@ -155,6 +154,7 @@ class ShardProcess:
         if latest.replicas is not None and latest.epoch != self._epoch:
             self._epoch = latest.epoch
             self.reporter.shard.admit_only(latest.replicas)
+            self.serving.instances = latest.instances
 
     def _report(self) -> ShardReport:
         served, shard = self.metrics, self.reporter.shard
@@ -176,7 +176,9 @@ class ShardProcess:
         self._unanswered.update(numbers)
         for number, (command, _) in zip(numbers, done, strict=True):
             if isinstance(command.order, commands.Fence):
-                self._fenced[number] = SenderLife(command.order.index, command.order.incarnation)
+                self._fenced[number] = SenderIncarnation(
+                    command.order.index, command.order.incarnation
+                )
 
     def _leave(self) -> None:
         saved = self.shutdown is not None and self.shutdown.save(self.runner.checkpoint)
@@ -222,6 +224,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     shutdown = _graceful_shutdown(config, shard, restored)
     serving = Serving(listener, shard)
+    serving.instances = joined.instances
     open_parts = stores.open_parts(config.checkpoints)
     reload = partial(recovery.reload, config)
     runner = CommandRunner(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
@@ -244,7 +247,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
 def _restored(
     config: LaunchConfig, control: ControlConnection, chunk_bytes: int
 ) -> RestoredShard | None:
-    """What an earlier life left; nothing where no life was told what it holds.
+    """What an earlier incarnation left; nothing where no incarnation was told what it holds.
 
     Nor where this shard is none of the job's any more: the join says so.
     """
@@ -265,10 +268,14 @@ def _graceful_shutdown(
     return shutdown
 
 
-def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderLife]:
-    """Lives whose end the join has told: all that are known here and not served any more."""
+def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderIncarnation]:
+    """Incarnations whose end the join has told: all that are known here and not served any more."""
     known = {*losses.own.counts(), *(restored.delivered if restored is not None else ())}
-    return {life for life in known if joined.replicas.get(life.sender) != life.incarnation}
+    return {
+        incarnation
+        for incarnation in known
+        if joined.replicas.get(incarnation.sender) != incarnation.incarnation
+    }
 
 
 def _control(config: LaunchConfig, surroundings: Surroundings) -> ControlConnection:
@@ -282,7 +289,7 @@ def _introduction(config: LaunchConfig, surroundings: Surroundings, known: Resto
     return Join(
         role=Role.SHARD,
         index=config.index,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=surroundings.pid,
         data_address=config.announce_address or surroundings.listener.address,
         metrics_address=surroundings.metrics.address,

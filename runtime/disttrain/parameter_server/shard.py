@@ -6,11 +6,10 @@ No socket, no clock; one thread.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint, WrongSnapshot
 from disttrain.coordinator.protocol import commands
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values, is_finite, tensor_of
-from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
     Answer,
@@ -82,7 +81,7 @@ class Shard:
             is_damaged = isinstance(error, Corrupt | NoCheckpoint)
             why = commands.WhyFailed.DAMAGED if is_damaged else commands.WhyFailed.OTHER
             return commands.CommandFailed(message=str(error)[:1000], why=why)
-        # What was given out in this life stays given out: versions never go back.
+        # What was given out in this incarnation stays given out: versions never go back.
         version = self.state.count
         self._restore(restored, len(self._stages) - 1, checkpoint)
         self.state.count = version + 1
@@ -98,30 +97,30 @@ class Shard:
         self._enter(stage)
         self.stage.begin(restored.values, restored.description, returned_to)
 
-    def admit(self, life: SenderLife) -> None:
-        self.stage.drop(SenderLife(life.sender, life.incarnation - 1))
-        self.state.deliveries.admit(life.sender, life.incarnation)
-        self.records.event(Kind.ADMITTED, life)
+    def admit(self, incarnation: SenderIncarnation) -> None:
+        self.stage.drop(SenderIncarnation(incarnation.sender, incarnation.incarnation - 1))
+        self.state.deliveries.admit(incarnation.sender, incarnation.incarnation)
+        self.records.event(Kind.ADMITTED, incarnation)
 
-    def admit_only(self, lives: Mapping[int, int]) -> None:
-        """These lives of replicas may push and fetch, all others may not. Sender -> incarnation."""
-        new, gone = self.state.deliveries.differences(lives)
-        for life in gone:
-            self.fence(life)
-        for life in new:
-            self.admit(life)
-        self.state.live_replicas = max(1, len(lives))
+    def admit_only(self, incarnations: Mapping[int, int]) -> None:
+        """Sender -> incarnation: these of replicas may push and fetch, all others may not."""
+        new, gone = self.state.deliveries.differences(incarnations)
+        for incarnation in gone:
+            self.fence(incarnation)
+        for incarnation in new:
+            self.admit(incarnation)
+        self.state.live_replicas = max(1, len(incarnations))
 
-    def fence(self, life: SenderLife) -> Delivered:
-        """Nothing of this life is applied from now on; what is here of it."""
-        self.stage.drop(life)
-        self.records.event(Kind.FENCED, life)
-        return self.state.deliveries.fence(life.sender, life.incarnation)
+    def fence(self, incarnation: SenderIncarnation) -> Delivered:
+        """Nothing of this incarnation is applied from now on; what is here of it."""
+        self.stage.drop(incarnation)
+        self.records.event(Kind.FENCED, incarnation)
+        return self.state.deliveries.fence(incarnation.sender, incarnation.incarnation)
 
-    def forget(self, lives: Iterable[SenderLife]) -> None:
-        """Of these lives nothing will be asked any more; see `Coverage`."""
-        for life in self.records.forget(lives):
-            self.state.deliveries.forget(life)
+    def forget(self, incarnations: Iterable[SenderIncarnation]) -> None:
+        """Of these incarnations nothing will be asked any more; see `Coverage`."""
+        for incarnation in self.records.forget(incarnations):
+            self.state.deliveries.forget(incarnation)
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
         """The answers to one request. Take them one by one: a payload is the shard's own memory."""
@@ -139,7 +138,9 @@ class Shard:
             raise Refused(Reason.NOT_ALLOWED, f"verb {header.verb} is not for a shard")
         standing = self.state.deliveries.standing(header.sender, header.incarnation)
         if standing is not Decision.APPLY:
-            sentence = f"life {header.incarnation} of replica {header.sender} is not admitted here"
+            sentence = (
+                f"incarnation {header.incarnation} of replica {header.sender} is not admitted here"
+            )
             raise Refused(REASONS[standing], sentence)
         if self.state.values is None:
             raise Refused(Reason.NOT_READY, "the model's size is not known yet")
@@ -150,9 +151,12 @@ class Shard:
     def _check_ready(self, header: Header) -> None:
         if not self.state.is_initialised:
             raise Refused(Reason.NOT_READY, "the initial values are not complete")
-        life = self.state.incarnation
-        if header.receiver_incarnation != life:
-            raise Refused(Reason.WRONG_RECEIVER, f"this is life {life} of shard {self.state.index}")
+        incarnation = self.state.incarnation
+        if header.receiver_incarnation != incarnation:
+            raise Refused(
+                Reason.WRONG_RECEIVER,
+                f"this is incarnation {incarnation} of shard {self.state.index}",
+            )
 
     def _hello(self, header: Header, _payload: memoryview) -> Answers:
         known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
@@ -174,7 +178,7 @@ class Shard:
             if reason:
                 sentence = f"chunk {header.chunk} cannot be stored: {reason.name}"
                 raise Refused(reason, sentence)
-            upload = self._upload_of(SenderLife(header.sender, header.incarnation))
+            upload = self._upload_of(SenderIncarnation(header.sender, header.incarnation))
             upload.missing.discard((header.vector, header.chunk))
             if upload.missing:
                 return []
@@ -182,10 +186,10 @@ class Shard:
             self._upload = None
         return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
 
-    def _upload_of(self, life: SenderLife) -> "_Upload":
-        """Another life begins anew: the values of two uploads never mix."""
-        if self._upload is None or self._upload.life != life:
-            self._upload = _Upload(life, self.stage.values.share)
+    def _upload_of(self, incarnation: SenderIncarnation) -> "_Upload":
+        """Another incarnation begins anew: the values of two uploads never mix."""
+        if self._upload is None or self._upload.incarnation != incarnation:
+            self._upload = _Upload(incarnation, self.stage.values.share)
         return self._upload
 
     def _fetch(self, header: Header, _payload: memoryview) -> Answers:
@@ -224,10 +228,10 @@ class Shard:
 
 
 class _Upload:
-    """One life's initial values, whose chunks come in any order and perhaps twice."""
+    """One incarnation's initial values, whose chunks come in any order and perhaps twice."""
 
-    def __init__(self, life: SenderLife, share: Share) -> None:
-        self.life = life
+    def __init__(self, incarnation: SenderIncarnation, share: Share) -> None:
+        self.incarnation = incarnation
         self.missing = {
             (share.placement.number(vector), chunk)
             for vector in share.ranges

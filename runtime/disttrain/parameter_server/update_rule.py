@@ -47,7 +47,7 @@ class PushContext(FetchContext):
     staleness: int
     """Updates in the values that were not in those that the gradient was computed on.
 
-    -1: they were fetched from an earlier life of the shard, so that nobody knows.
+    -1: they were fetched from an earlier incarnation of the shard, so that nobody knows.
     """
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from disttrain.holder.values import Values
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica.work import WorkItem
 from disttrain.state.share import Part
 from disttrain.transport.header import Header
@@ -16,7 +16,7 @@ from disttrain.transport.header import Header
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delays:
-    """Of one replica, over all of its lives."""
+    """Of one replica, over all of its incarnations."""
 
     replica: int
     pushes: int
@@ -52,7 +52,7 @@ class PushUnderWay:
 class Observer:
     """Collects from every push that all shards have answered."""
 
-    under_way: dict[tuple[SenderLife, int], PushUnderWay] = field(default_factory=dict)
+    under_way: dict[tuple[SenderIncarnation, int], PushUnderWay] = field(default_factory=dict)
     """By sender and number."""
     found: dict[int, list[tuple[int, float, float]]] = field(default_factory=dict)
     """By replica, of each push: its staleness, the distance, and that over the norm."""
@@ -61,7 +61,7 @@ class Observer:
 
     def meets(self, header: Header, values: Values) -> None:
         """A chunk of a push is about to be applied to these values."""
-        push = self.under_way[SenderLife(header.sender, header.incarnation), header.sequence]
+        push = self.under_way[SenderIncarnation(header.sender, header.incarnation), header.sequence]
         vector = values.vector_of(header)
         if vector is None or not vector.is_trained or not header.count:
             return
@@ -71,17 +71,17 @@ class Observer:
         push.squared_distance += float(torch.dot(moved, moved))
         push.squared_norm += float(torch.dot(met, met))
 
-    def answered(self, life: SenderLife, number: int, staleness: int) -> None:
+    def answered(self, incarnation: SenderIncarnation, number: int, staleness: int) -> None:
         """A shard has applied or refused a push, at this staleness."""
-        push = self.under_way[life, number]
+        push = self.under_way[incarnation, number]
         push.waiting -= 1
         if push.waiting:
             return
-        del self.under_way[life, number]
+        del self.under_way[incarnation, number]
         distance, norm = math.sqrt(push.squared_distance), math.sqrt(push.squared_norm)
         self.order.append(push.items)
         relative = distance / norm if norm else 0.0
-        self.found.setdefault(life.sender, []).append((staleness, distance, relative))
+        self.found.setdefault(incarnation.sender, []).append((staleness, distance, relative))
 
     def delays(self) -> tuple[Delays, ...]:
         return tuple(self._of(replica) for replica in sorted(self.found))

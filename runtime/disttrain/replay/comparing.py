@@ -7,7 +7,7 @@ import numpy as np
 from disttrain.audit.evidence import Records
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.errors import FinalError
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica.ledger import Gradient, Kind, Ledger
 from disttrain.replica.work import WorkItem
 
@@ -30,9 +30,11 @@ class Differences:
 class ComparingLedger(Ledger):
     """Instead of writing, holds every event against the next one in the record."""
 
-    def __init__(self, life: SenderLife, records: Records, differences: Differences) -> None:
+    def __init__(
+        self, incarnation: SenderIncarnation, records: Records, differences: Differences
+    ) -> None:
         super().__init__()
-        self.life = life
+        self.incarnation = incarnation
         self._records = records
         self._differences = differences
         self._next = 0
@@ -74,7 +76,7 @@ class ComparingLedger(Ledger):
 
     @property
     def _name(self) -> str:
-        return f"replica-{self.life.sender} (life {self.life.incarnation})"
+        return f"replica-{self.incarnation.sender} (incarnation {self.incarnation.incarnation})"
 
     def _expect(self, kinds: tuple[Kind, ...], number: int) -> np.void:
         record = self.following

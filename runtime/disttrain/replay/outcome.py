@@ -19,7 +19,7 @@ class Outcome:
     versions: tuple[int, ...]
     """Of each shard at the end."""
     replicas: int
-    """Lives of replicas."""
+    """Incarnations of replicas."""
     losses_compared: int
     updates_compared: int
     differences: tuple[str, ...]
@@ -81,7 +81,10 @@ def to_json(outcome: Outcome) -> str:
 
 def _lines(outcome: Outcome) -> Iterator[str]:
     versions = ", ".join(map(str, outcome.versions))
-    yield f"replayed {outcome.replicas} lives of replicas; the shards are at versions {versions}"
+    yield (
+        f"replayed {outcome.replicas} incarnations of replicas; "
+        f"the shards are at versions {versions}"
+    )
     yield (
         f"compared {outcome.losses_compared} losses and gradient norms, "
         f"{outcome.updates_compared} versions and stalenesses: "

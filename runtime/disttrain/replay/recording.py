@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from disttrain.audit import reading
-from disttrain.audit.evidence import Life, Records
+from disttrain.audit.evidence import Incarnation, Records
 from disttrain.audit.reading import Logs
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
@@ -25,7 +25,7 @@ from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import records
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.records import Environment
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
@@ -60,10 +60,10 @@ class Recording:
     replica_threads: int
     shard_threads: int
     chunk_bytes: int
-    shards: tuple[Life, ...]
-    """What the only life of each did, in its order."""
-    replicas: Mapping[SenderLife, Records]
-    """What the compute thread of each life did, in its order."""
+    shards: tuple[Incarnation, ...]
+    """What the only incarnation of each did, in its order."""
+    replicas: Mapping[SenderIncarnation, Records]
+    """What the compute thread of each incarnation did, in its order."""
     placement: Placement
     checkpoint: Checkpoint | None
     """The last one."""
@@ -152,34 +152,37 @@ def _logs(folder: Path) -> Logs:
     found = reading.logs(folder)
     if found.unreadable:
         raise NotReplayable(f"{found.unreadable[0]} cannot be replayed")
-    for life in chain(*found.shards.values(), *found.replicas.values()):
-        if life.missing:
+    for incarnation in chain(*found.shards.values(), *found.replicas.values()):
+        if incarnation.missing:
             raise NotReplayable(
-                f"{life.file} lacks {life.missing} records, since the disk was full; "
+                f"{incarnation.file} lacks {incarnation.missing} records, since the disk was full; "
                 "nothing can follow"
             )
     return found
 
 
-def _shards(found: Logs, shards: int) -> tuple[Life, ...]:
+def _shards(found: Logs, shards: int) -> tuple[Incarnation, ...]:
     return tuple(_shard(index, found.shards.get(index, ())) for index in range(shards))
 
 
-def _shard(index: int, lives: Sequence[Life]) -> Life:
+def _shard(index: int, incarnations: Sequence[Incarnation]) -> Incarnation:
     name = names.shard_name(index)
-    if len(lives) != 1:
+    if len(incarnations) != 1:
         raise NotReplayable(
-            f"{name} has {len(lives)} lives; a replay follows no rollback and no resumed run, "
+            f"{name} has {len(incarnations)} incarnations; "
+            "a replay follows no rollback and no resumed run, "
             "only runs in which each shard lived once"
         )
-    (life,) = lives
-    if len(life.folded):
-        raise NotReplayable(f"{life.file} is folded; record the run with --set spec.audit=full")
-    if len(life.of(shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST)):
+    (incarnation,) = incarnations
+    if len(incarnation.folded):
+        raise NotReplayable(
+            f"{incarnation.file} is folded; record the run with --set spec.audit=full"
+        )
+    if len(incarnation.of(shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST)):
         raise NotReplayable(
             f"{name} began with a checkpoint; a replay follows runs from their beginning"
         )
-    return replace(life, records=_without_repeats(life.records))
+    return replace(incarnation, records=_without_repeats(incarnation.records))
 
 
 def _without_repeats(records: Records) -> Records:
@@ -196,11 +199,11 @@ def _without_repeats(records: Records) -> Records:
     return np.delete(records, fetched[order][is_repeat])
 
 
-def _replicas(found: Logs) -> dict[SenderLife, Records]:
-    lives = list(chain(*found.replicas.values()))
-    for life in lives:
-        if len(life.of(Kind.ACKNOWLEDGED)) and not len(life.of(Kind.STEP)):
+def _replicas(found: Logs) -> dict[SenderIncarnation, Records]:
+    incarnations = list(chain(*found.replicas.values()))
+    for incarnation in incarnations:
+        if len(incarnation.of(Kind.ACKNOWLEDGED)) and not len(incarnation.of(Kind.STEP)):
             raise NotReplayable(
-                f"{life.file} is of a loop of its own, whose data a replay does not have"
+                f"{incarnation.file} is of a loop of its own, whose data a replay does not have"
             )
-    return {life.sender: life.of(*_COMPUTE_KINDS) for life in lives}
+    return {incarnation.sender: incarnation.of(*_COMPUTE_KINDS) for incarnation in incarnations}

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind
 from disttrain.replay.asynchrony import Observer
 from disttrain.replay.comparing import ComparingLedger, Differences, RecordContradicted
@@ -26,17 +26,18 @@ class ReplayedRun:
     def __init__(self, recording: Recording, observer: Observer) -> None:
         compute_with(recording.replica_threads)
         self.differences = Differences()
-        self.replicas: dict[SenderLife, ReplayedReplica] = {}
+        self.replicas: dict[SenderIncarnation, ReplayedReplica] = {}
         self._recording = recording
         self._observer = observer
-        lives = [log.incarnation for log in recording.shards]
-        self._wires = Wires(recording.placement, recording.chunk_bytes, lives)
+        incarnations = [log.incarnation for log in recording.shards]
+        self._wires = Wires(recording.placement, recording.chunk_bytes, incarnations)
         self._has_come = Bell(self._wires.time)
         self.shards = [
             ReplayedShard(recording, log, recording.placement, self._wires)
             for log in recording.shards
         ]
-        # All lives build the same initial values from the job's seed, so any of them can upload.
+        # All incarnations build the same initial values from the job's seed, so any of them can
+        # upload.
         model = Learner(recording, outgoing_buffers=0).model
         for shard in self.shards:
             shard.begin_with(model.values_to_upload())
@@ -66,7 +67,7 @@ class ReplayedRun:
         self._has_come.ring()
 
     def _carry_out(self, shard: ReplayedShard, record: np.void) -> None:
-        life, number, kind = sender(record), int(record["sequence"]), record["kind"]
+        incarnation, number, kind = sender(record), int(record["sequence"]), record["kind"]
         if kind in (Kind.CHUNK_APPLIED, Kind.CHUNK_FETCHED, Kind.REFUSED):
             self._serve(shard, record)
         elif kind == Kind.PUSHED:
@@ -74,26 +75,29 @@ class ReplayedRun:
         else:
             shard.carry_out(record)
         if kind in (Kind.PUSHED, Kind.REFUSED):
-            staleness = shard.state.deliveries.of(*life).staleness
-            self._observer.answered(life, number, staleness)
+            staleness = shard.state.deliveries.of(*incarnation).staleness
+            self._observer.answered(incarnation, number, staleness)
 
     def _serve(self, shard: ReplayedShard, record: np.void) -> None:
-        life = sender(record)
-        if life not in self.replicas:
-            self._join(life)
+        incarnation = sender(record)
+        if incarnation not in self.replicas:
+            self._join(incarnation)
         request = shard.wait_for(record)
         if request.header.verb == Verb.PUSH:
             self._observer.meets(request.header, shard.values)
         shard.serve(request, record)
 
-    def _join(self, life: SenderLife) -> None:
-        if life not in self._recording.replicas:
+    def _join(self, incarnation: SenderIncarnation) -> None:
+        if incarnation not in self._recording.replicas:
             raise RecordContradicted(
-                f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
+                f"the shards know replica-{incarnation.sender} "
+                f"(incarnation {incarnation.incarnation}), it left no log"
             )
-        ledger = ComparingLedger(life, self._recording.replicas[life], self.differences)
+        ledger = ComparingLedger(
+            incarnation, self._recording.replicas[incarnation], self.differences
+        )
         replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
-        self.replicas[life] = replica
+        self.replicas[incarnation] = replica
         self._wires.time.start(replica.run)
 
 

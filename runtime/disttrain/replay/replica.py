@@ -1,4 +1,4 @@
-"""One replayed life of a replica: production's model, loop and exchanges, driven by its log."""
+"""One replayed incarnation of a replica: production's loop and exchanges, driven by its log."""
 
 from functools import partial
 from typing import Any
@@ -76,7 +76,7 @@ class ReplayedReplica:
         model, seed = self._learner.model, self._recording.data.seed
         connection = Connection(
             model,
-            self._wires.sides(self.ledger.life),
+            self._wires.sides(self.ledger.incarnation),
             VirtualTimeCancellation(self._wires.time),
             self.ledger,
             pushes=partial(_Pushes, self),
@@ -114,7 +114,7 @@ class ReplayedReplica:
         assert self._computed_on is not None  # noqa: S101  a batch was before
         shards = len(self._recording.shards)
         under_way = PushUnderWay(self._computed_on, tuple(self._items), shards)
-        self._observer.under_way[self.ledger.life, push.sequence] = under_way
+        self._observer.under_way[self.ledger.incarnation, push.sequence] = under_way
         self.passes()
 
     def passes(self) -> None:
@@ -124,7 +124,7 @@ class ReplayedReplica:
 
     def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
         if self.ledger.following is None:
-            # The life ended here, and perhaps of this step.
+            # The incarnation ended here, and perhaps of this step.
             raise Cancelled
         return self._learner.loss(batch, context)
 

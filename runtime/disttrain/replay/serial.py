@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from disttrain.audit.evidence import Life
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.audit.evidence import Incarnation
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import RECORD
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import Learner
@@ -21,7 +21,7 @@ from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 
-_LIFE = SenderLife(0, 1)
+_SENDER = SenderIncarnation(0, 1)
 _INCARNATION = 1
 
 
@@ -44,15 +44,15 @@ class SerialTraining:
         spec, seed = recording.spec, recording.data.seed
         placement = place(model.tensors.layout, 1, spec.strategy.only_downpour.optimizer.rule.kept)
         wires = Wires(placement, recording.chunk_bytes, [_INCARNATION])
-        log = Life(
+        log = Incarnation(
             process="shard-0", index=0, incarnation=_INCARNATION, records=np.zeros(0, RECORD)
         )
         shard = ReplayedShard(recording, log, placement, wires)
         shard.begin_with(model.values_to_upload())
-        shard.shard.admit(_LIFE)
+        shard.shard.admit(_SENDER)
         wires.time.start(partial(self._serve, shard, wires))
 
-        connection = Connection(model, wires.sides(_LIFE), VirtualTimeCancellation(wires.time))
+        connection = Connection(model, wires.sides(_SENDER), VirtualTimeCancellation(wires.time))
         never = {"push_every": sys.maxsize, "fetch_every": sys.maxsize}
         manifest = spec.strategy.only_downpour.model_copy(
             update={**never, "local_learning_rate": 0.0}

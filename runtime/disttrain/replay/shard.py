@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from disttrain.audit.evidence import Life
+from disttrain.audit.evidence import Incarnation
 from disttrain.holder.values import Values
 from disttrain.parameter_server import strategies
-from disttrain.parameter_server.deliveries import Decision, SenderLife
+from disttrain.parameter_server.deliveries import Decision, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.records import Records
@@ -22,14 +22,16 @@ from disttrain.transport.interface import Buffer, Request
 
 _VAIN_SECONDS = 5 * LOOK_AGAIN_SECONDS
 """Of virtual time in which no shard served anything: what is waited for does not come."""
-_Name = tuple[SenderLife, Verb, int, int, int]
+_Name = tuple[SenderIncarnation, Verb, int, int, int]
 """Of a chunk: whose, PUSH or FETCH, number of the push or fetch, vector, chunk."""
 
 
 class ReplayedShard:
     """Follows the log of one shard. Values are there from the beginning, as after an upload."""
 
-    def __init__(self, recording: Recording, log: Life, placement: Placement, wires: Wires) -> None:
+    def __init__(
+        self, recording: Recording, log: Incarnation, placement: Placement, wires: Wires
+    ) -> None:
         self.index = log.index
         self.name = log.process
         self.log = log.records
@@ -74,13 +76,14 @@ class ReplayedShard:
 
     def wait_for(self, record: np.void) -> Request:
         """The chunk that the record names, once a replica has asked for it."""
-        life, number, chunk = sender(record), int(record["sequence"]), int(record["chunk"])
+        incarnation, number, chunk = sender(record), int(record["sequence"]), int(record["chunk"])
         verb = Verb.FETCH if record["kind"] == Kind.CHUNK_FETCHED else Verb.PUSH
-        name = (life, verb, number, int(record["vector"]), chunk)
+        name = (incarnation, verb, number, int(record["vector"]), chunk)
         while (request := self._asked_for(name)) is None:
             if not self.receive(LOOK_AGAIN_SECONDS) and self._wires.idle_seconds > _VAIN_SECONDS:
                 raise RecordContradicted(
-                    f"replica-{life.sender} (life {life.incarnation}) does not come to "
+                    f"replica-{incarnation.sender} "
+                    f"(incarnation {incarnation.incarnation}) does not come to "
                     f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
                     f"which is next in the log of {self.name} "
                     f"(record {self.position} of {len(self.log)})"
@@ -114,31 +117,31 @@ class ReplayedShard:
         self._wires.progressed()
 
     def compare(self, record: np.void, differences: Differences) -> None:
-        life = sender(record)
-        state = self.state.deliveries.of(life.sender, life.incarnation)
+        incarnation = sender(record)
+        state = self.state.deliveries.of(incarnation.sender, incarnation.incarnation)
         replayed = (state.sequence, state.version, state.staleness)
         recorded = tuple(int(record[name]) for name in ("sequence", "version", "staleness"))
         differences.updates += 1
         if replayed != recorded:
             differences.found.append(
-                f"{self.name}: push, version and staleness of replica-{life.sender} are "
+                f"{self.name}: push, version and staleness of replica-{incarnation.sender} are "
                 f"{replayed}, the run's were {recorded}"
             )
 
     def _sort(self, request: Request) -> None:
         """What asks for several chunks asks for each: the log names them one by one."""
         header = request.header
-        life = SenderLife(header.sender, header.incarnation)
+        incarnation = SenderIncarnation(header.sender, header.incarnation)
         if header.verb == Verb.PUSH:
-            name = (life, Verb.PUSH, header.sequence, header.vector, header.chunk)
+            name = (incarnation, Verb.PUSH, header.sequence, header.vector, header.chunk)
             self._waiting[name] = request
         elif header.verb == Verb.FETCH:
             for chunk in range(header.chunk, header.chunk + header.count):
-                name = (life, Verb.FETCH, header.sequence, header.vector, chunk)
+                name = (incarnation, Verb.FETCH, header.sequence, header.vector, chunk)
                 one = header._replace(chunk=chunk, count=1)
                 self._waiting[name] = request._replace(header=one)
-        # A fenced life learns nothing here: other shards may have more of it in their logs.
-        elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:
+        # A fenced incarnation learns nothing here: other shards may have more of it in their logs.
+        elif self.state.deliveries.standing(*incarnation) is not Decision.OLD_INCARNATION:
             self.serving.serve(request)
 
     def _asked_for(self, name: _Name) -> Request | None:
@@ -154,6 +157,6 @@ class ReplayedShard:
         )
 
 
-def sender(record: np.void) -> SenderLife:
+def sender(record: np.void) -> SenderIncarnation:
     """Whose chunk or push a record is about."""
-    return SenderLife(int(record["sender"]), int(record["incarnation"]))
+    return SenderIncarnation(int(record["sender"]), int(record["incarnation"]))

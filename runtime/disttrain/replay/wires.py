@@ -10,7 +10,7 @@ import torch
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job import names
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Sides
@@ -32,7 +32,7 @@ class Wires:
     """The network of one replay. The thread that makes it is the first one of its virtual time."""
 
     def __init__(self, placement: Placement, chunk_bytes: int, incarnations: Sequence[int]) -> None:
-        """`incarnations`: the life of each shard."""
+        """`incarnations`: the incarnation of each shard."""
         self.time = VirtualTime()
         weather = Weather(shortest=_ON_THE_WAY_SECONDS, longest=_ON_THE_WAY_SECONDS)
         self._network = Network(self.time, weather=weather, chunk_bytes=chunk_bytes)
@@ -41,17 +41,17 @@ class Wires:
         self._placement = placement
         self._progressed_at = 0.0
         self._directory = [
-            ShardAddress(index=index, incarnation=life, address=names.shard_name(index))
-            for index, life in enumerate(incarnations)
+            ShardAddress(index=index, incarnation=incarnation, address=names.shard_name(index))
+            for index, incarnation in enumerate(incarnations)
         ]
 
     def listen(self, shard: int) -> Listener:
         return self.transport.listen(names.shard_name(shard))
 
-    def sides(self, life: SenderLife) -> Sides:
+    def sides(self, incarnation: SenderIncarnation) -> Sides:
         config = ClientConfig(
             transport=self.transport,
-            identity=Identity(*life),
+            identity=Identity(*incarnation),
             directory=lambda: self._directory,
             placement=self._placement,
         )

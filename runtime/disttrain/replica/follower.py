@@ -1,11 +1,10 @@
-"""One life of a process of a replica other than the first: it takes part in what that announces."""
+"""A process of a replica other than the first: it takes part in what that announces."""
 
 import math
 import os
 import signal
 import threading
 import time
-import uuid
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import MemberId
@@ -116,7 +115,7 @@ def _join(config: LaunchConfig, metrics_address: str) -> Join:
         partition=config.partition,
         partitions=config.partitions,
         place=config.place,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=os.getpid(),
         metrics_address=metrics_address,
     )

@@ -1,6 +1,6 @@
 """The replica's append-only log: fixed records, each written by one call, so kill -9 loses none.
 
-One file per life, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. What it
+One file per incarnation, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. What it
 acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
 and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
 of what happened; those of several threads are not among each other. Those that a full disk refuses
@@ -57,11 +57,12 @@ class Kind(IntEnum):
     """Always the first record, whatever `record` says: so many (`samples`) others are not here,
     since the disk was full."""
     LEFT = 12
-    """Whatever `record` says, the last record: this life was told to end, everything that it pushed
-    is acknowledged, and the rest of its work is returned."""
+    """Whatever `record` says, the last record: this incarnation was told to end, everything that it
+    pushed is acknowledged, and the rest of its work is returned."""
     ANSWERS_FOLDED = 13
-    """With `audit: summary`: ACKNOWLEDGED of the pushes `first` to `number` by one life of a shard,
-    none left out; the first at `lease` (ns). The last one's fields, but all `samples` together."""
+    """With `audit: summary`: ACKNOWLEDGED of the pushes `first` to `number` by one incarnation of a
+    shard, none left out; the first at `lease` (ns). The last one's fields, but all `samples`
+    together."""
 
 
 ANSWERS = Shape(
@@ -69,7 +70,7 @@ ANSWERS = Shape(
     folded=Kind.ANSWERS_FOLDED,
     number="number",
     owner="shard",
-    life="shard_incarnation",
+    incarnation="shard_incarnation",
     began="lease",
 )
 
@@ -112,7 +113,7 @@ class Gradient(NamedTuple):
 
 
 class Ledger:
-    """Appends to the file of one life; any thread. Without a path it writes nothing."""
+    """Appends to the file of one incarnation; any thread. Without a path it writes nothing."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Ledger:
                 )
 
     def left(self) -> None:
-        """This life ends as it was told to, with nothing under way."""
+        """This incarnation ends as it was told to, with nothing under way."""
         self._append(Record(kind=Kind.LEFT))
 
     def mark(self, kind: Kind, number: int = 0) -> None:
@@ -234,22 +235,24 @@ def read(path: Path) -> Records:
 def fold(records: Records) -> Records:
     """What becomes of a log with `audit: summary`: every answer folded, no lease as it began.
 
-    Answers to consecutive pushes of one life of a shard become one record. An answer with an older
-    version than the one before stays, for the audit.
+    Answers to consecutive pushes of one incarnation of a shard become one record. An answer with an
+    older version than the one before stays, for the audit.
     """
     kept = records[records["kind"] != Kind.LEASE_BEGUN]
     return folding.fold(kept, ~_goes_back(kept), ANSWERS)
 
 
 def _goes_back(records: Records) -> Mask:
-    """Answers of an older life, or version, than the one of that shard before."""
+    """Answers of an older incarnation, or version, than the one of that shard before."""
     goes_back = np.zeros(len(records), np.bool_)
     answers = np.isin(records["kind"], [Kind.ACKNOWLEDGED, Kind.ANSWERS_FOLDED])
     for shard in np.unique(records["shard"][answers]):
         places = np.flatnonzero(answers & (records["shard"] == shard))
-        lives, versions = (
+        incarnations, versions = (
             records[name][places].astype(np.int64) for name in ("shard_incarnation", "version")
         )
-        older = (np.diff(lives) < 0) | ((np.diff(lives) == 0) & (np.diff(versions) < 0))
+        older = (np.diff(incarnations) < 0) | (
+            (np.diff(incarnations) == 0) & (np.diff(versions) < 0)
+        )
         goes_back[places[1:][older]] = True
     return goes_back

@@ -33,7 +33,7 @@ from disttrain.transport.interface import Memory
 
 _FLUSH_SECONDS = 2.0
 _HEARD_SECONDS = 5.0
-"""The coordinator has so long to answer a leave notice, then its next life reads it as a file."""
+"""The coordinator has so long to answer a leave notice; then a file tells its next incarnation."""
 LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
 """How long a process that was told to leave waits for answers to the last pushes of its replica: on
 a cluster, the shard that owes one may be on its way to another node."""
@@ -87,8 +87,8 @@ class Membership:
         Once: later stages of a job work with the same connection.
         """
         if self.connection is None:
-            owner, life = names.replica_name(joined.member.index), joined.member.incarnation
-            self._memory = self._transport.memory(f"{owner}-i{life}")
+            owner, incarnation = names.replica_name(joined.member.index), joined.member.incarnation
+            self._memory = self._transport.memory(f"{owner}-i{incarnation}")
             flat = FlatModel(
                 model,
                 self._memory,

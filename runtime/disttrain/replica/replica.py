@@ -1,4 +1,4 @@
-"""One life of a replica: take over the shards' values, train, carry out commands, end."""
+"""One incarnation of a replica: take over the shards' values, train, carry out commands, end."""
 
 import threading
 import time
@@ -169,7 +169,7 @@ class Replica:
         impatience.start()
 
     def run(self) -> ExitCode:
-        """Train until told to end; RESTART if this life was declared dead.
+        """Train until told to end; RESTART if this incarnation was declared dead.
 
         Raises what ended one of the threads.
         """

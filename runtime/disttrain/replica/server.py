@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import uuid
 from dataclasses import replace
 
 import torch
@@ -78,7 +77,7 @@ def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:
         index=config.index,
         partitions=config.partitions,
         place=config.place,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=os.getpid(),
         metrics_address=metrics_address,
         layout=ready.tensors.layout,

@@ -1,4 +1,4 @@
-"""What a strategy does in a replica: the part of its life that is not the same for all."""
+"""What a strategy does in a replica: the part of its work that is not the same for all."""
 
 import time
 from abc import ABC, abstractmethod
@@ -71,7 +71,7 @@ class Counters:
 
 
 class Training(ABC):
-    """One life of a replica computes gradients for the shards, or for itself.
+    """One incarnation of a replica computes gradients for the shards, or for itself.
 
     Belongs to the compute thread; `report` and `progress` may be asked for by any.
     """

@@ -1,7 +1,7 @@
 """Ends this process when the task's code does not return.
 
 The heartbeats of a process whose compute thread hangs go on, so nobody else would ever notice: it
-would keep its portions for ever. Its next life gets new ones, and these go to others.
+would keep its portions for ever. Its next incarnation gets new ones, and these go to others.
 
 A call of native code that keeps the interpreter's lock stops every thread of Python, this one and
 the heartbeats too. Then the job goes on without the replica, and a thread of faulthandler, which

@@ -26,8 +26,8 @@ class Shape:
     """Column of the number, which grows by one in a run."""
     owner: str
     """Column of whose records are in one order: any other record of the same owner ends a run."""
-    life: str
-    """Column of the owner's life, one in a run."""
+    incarnation: str
+    """Column of the owner's incarnation, one in a run."""
     began: str
     """Column that takes the time of the run's first record, in nanoseconds."""
 
@@ -58,7 +58,7 @@ def fold(records: Records, may: Mask, shape: Shape) -> Records:
         in_run[1:]
         & in_run[:-1]
         & (ordered[shape.owner][1:] == ordered[shape.owner][:-1])
-        & (ordered[shape.life][1:] == ordered[shape.life][:-1])
+        & (ordered[shape.incarnation][1:] == ordered[shape.incarnation][:-1])
         & (span.first[1:] == span.last[:-1] + 1)
     )
     starts = np.flatnonzero(begins)

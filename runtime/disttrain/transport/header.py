@@ -88,7 +88,7 @@ class Reason(IntEnum):
     BUSY = 5
     """A limit on memory or work in progress is reached."""
     OLD_INCARNATION = 16
-    """The sender was fenced: a newer life of it exists, or it was declared dead."""
+    """The sender was fenced: a newer incarnation of it exists, or it was declared dead."""
     NOT_FINITE = 17
     WRONG_LAYOUT = 18
     CORRUPT = 19
@@ -110,12 +110,12 @@ class Header(NamedTuple):
     sender: int
     """Index of the sending process within its role."""
     incarnation: int
-    """Life number of the sender."""
+    """Incarnation of the sender."""
     receiver_incarnation: int
-    """Life number of the process addressed, as far as the sender knows; 0 is unknown."""
+    """Incarnation of the process addressed, as far as the sender knows; 0 is unknown."""
     sequence: int
-    """Number of the push or fetch in its sender's life; STAGE, and FETCH of a trial point: of the
-    evaluation."""
+    """Number of the push or fetch in its sender's incarnation; STAGE, and FETCH of a trial point:
+    of the evaluation."""
     version_incarnation: int
     version: int
     """Updates applied (FETCHED, PUSHED), or those the gradient was computed on (PUSH)."""

@@ -73,7 +73,7 @@ def test_words_of_all_languages_reach_the_processes(job: PretendedTraining) -> N
     (secret,) = [
         each
         for each in job.kubectl.items("secrets")
-        if each["metadata"]["name"].startswith(f"{job.name}-launch-")
+        if each["metadata"]["name"].startswith(f"{job.name}-trust-")
     ]
     launch = json.loads(base64.b64decode(secret["data"]["job.json"]))
     assert launch["spec"]["task"]["arguments"] == words

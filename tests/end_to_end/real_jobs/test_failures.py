@@ -32,7 +32,7 @@ def assert_deaths_are_told(job: ClusterTraining, *roles: str) -> None:
 def test_a_killed_replica_and_a_killed_coordinator_go_on(job: ClusterTraining) -> None:
     job.apply()
     job.train()
-    # The life of one that has not joined yet is none that could begin anew.
+    # The incarnation of one that has not joined yet is none that could begin anew.
     job.wait_until(lambda: job.progress().get("liveReplicas") == 2, "both replicas train")
     job.kill("replica")
     job.wait_until(lambda: sorted(job.restarts("replica")) == [0, 1], "the replica's restart")

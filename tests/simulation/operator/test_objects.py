@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from builders import many_jobs
+from builders import many_jobs, operator_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
+from disttrain.job import certificates
 from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
 from disttrain_operator.manifests import pod
 from disttrain_operator.manifests.children import children, common
@@ -19,6 +20,7 @@ from disttrain_operator.manifests.context import Scale
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.reconcile import desired
+from disttrain_operator.signing.endpoint import Endpoint
 
 KEY = JobKey(many_jobs.SPACE, "trino")
 JOB = (Kind.DistTrainJob, *KEY)
@@ -37,6 +39,10 @@ class Counting(FakeClient):
     async def create(self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False) -> Any:
         self.requests.append(f"create {kind.name}")
         return await super().create(kind, body, dry_run=dry_run)
+
+    async def review_token(self, token: str, audience: str) -> Any:
+        self.requests.append("create TokenReview")
+        return await super().review_token(token, audience)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Any:
         self.requests.append(f"get {kind.name}")
@@ -336,6 +342,21 @@ def test_a_queue_sends_a_job_to_other_nodes_while_it_is_suspended() -> None:
         assert pods(world) == set()
 
 
+def sign_all(world: World, operator: Operator, key: JobKey) -> None:
+    """Let every pod of a job ask for its certificate, as each life of its process does once."""
+    asked = Endpoint(operator.client, operator.inventory, operator_jobs.AUTHORITIES)
+    operator.hear()
+    for seen in operator.inventory.at(key).pods.values():
+        token = f"{key.namespace}/{seen.name}/{seen.uid}"
+        body = {
+            "job": key.name,
+            "instance": f"{seen.uid}.1",
+            "request": certificates.new_request().text,
+        }
+        answer = asyncio.run(asked.answer(token, json.dumps(body).encode()))
+        assert isinstance(answer, str), answer
+
+
 @pytest.mark.parametrize(
     ("shards", "replicas", "until_running", "whole_life"),
     # Several shards have a PodDisruptionBudget. Replicas of several processes have a set each,
@@ -347,7 +368,7 @@ def test_a_queue_sends_a_job_to_other_nodes_while_it_is_suspended() -> None:
         (2, {"count": 20, "partitions": 2}, 9 + 20, 14 + 2 * 20),
     ],
 )
-def test_a_job_costs_few_requests(
+def test_a_job_costs_few_requests_and_one_more_for_each_pods_certificate(
     shards: int, replicas: dict[str, int], until_running: int, whole_life: int
 ) -> None:
     world = World()
@@ -364,6 +385,14 @@ def test_a_job_costs_few_requests(
     job = (Kind.DistTrainJob, *other)
     assert world.objects[job]["status"]["phase"] == "Running"
     assert len(requests) <= until_running, requests
+    sign_all(world, operator, other)
+    reviews = [each for each in requests if each == "create TokenReview"]
+    assert len(reviews) == shards + 3
+    until_running += len(reviews)
+    whole_life += len(reviews)
+    assert len(requests) <= until_running, requests
+    secrets = [key for key in world.created if key[0] is Kind.Secret and key[2].startswith("other")]
+    assert len(secrets) == 1
 
     world.finish_coordinators(COMPLETE)
     operator.settle(other)

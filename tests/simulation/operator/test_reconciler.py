@@ -34,7 +34,7 @@ def job(**spec: Any) -> dict[str, Any]:
 
 
 class Operator(OperatorInMemory):
-    """One life of the operator; it forgets everything at its end."""
+    """One incarnation of the operator; it forgets everything at its end."""
 
     def __init__(self, world: World, client: FakeClient | None = None) -> None:
         super().__init__(world, client)

@@ -12,7 +12,7 @@ from disttrain.transport.header import Role
 from simulation import truth
 from simulation.chaos import Chaos, Plan
 from simulation.jobs import Kind
-from simulation.world import Life, accuracy
+from simulation.world import Incarnation, accuracy
 
 GROUPS = 7
 SEED = 1
@@ -104,7 +104,7 @@ def test_each_may_die_in_each_phase_of_an_evaluation(
 ) -> None:
     run = a_job()
 
-    def strike(coordinator: Life) -> None:
+    def strike(coordinator: Incarnation) -> None:
         if victim is Role.COORDINATOR:
             coordinator.die()
         run.members[f"{victim.name.lower()}-0"].kill()

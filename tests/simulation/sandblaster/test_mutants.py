@@ -26,7 +26,7 @@ from simulation import chaos, truth
 from simulation.chaos import Chaos, Plan
 from simulation.jobs import Kind
 from simulation.sim_shard import SimShard
-from simulation.world import Life, as_any
+from simulation.world import Incarnation, as_any
 
 SEEDS = range(40)
 Runner = Callable[[NumberedCommand], ShardResult | None]
@@ -85,7 +85,7 @@ def test_accepting_an_old_coordinator_is_found(
             coordinator = numbered.order.order.coordinator
             before, late = old.get(shard, (coordinator, numbered))
             if before < coordinator:
-                # What an earlier life has ordered last comes again.
+                # What an earlier incarnation has ordered last comes again.
                 carry_out(shard, to_runner, late)
             old[shard] = coordinator, numbered
         return result
@@ -103,7 +103,7 @@ def test_accepting_an_old_coordinator_is_found(
 
 
 def _is_under_way(state: State) -> bool:
-    """A command that some shard has carried out, and that the next life gives again."""
+    """A command that some shard has carried out, and that the next incarnation gives again."""
     return state.batch is not None and 0 < len(state.batch.course.answers) < 2
 
 
@@ -133,7 +133,9 @@ _RESTART = Restarted.apply
 _HANDLE = Shard.handle
 
 
-def _found(word: str, moment: Callable[[State], bool], act: Callable[[Chaos, Life], None]) -> bool:
+def _found(
+    word: str, moment: Callable[[State], bool], act: Callable[[Chaos, Incarnation], None]
+) -> bool:
     """Whether a job to which this is done at a moment says the word."""
     more = ("spec.replicas.count=3",)
     for seed in range(5):
@@ -145,7 +147,7 @@ def _found(word: str, moment: Callable[[State], bool], act: Callable[[Chaos, Lif
     return False
 
 
-def _pause_a_replica(seconds: float) -> Callable[[Chaos, Life], None]:
+def _pause_a_replica(seconds: float) -> Callable[[Chaos, Incarnation], None]:
     return lambda run, _: run.members["replica-0"].pause(seconds)
 
 
@@ -176,7 +178,9 @@ def test_a_second_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Restarted, "apply", forgetful)
     words = "the method began 2 times"
-    assert _found(words, lambda state: state.batch is not None, lambda _, life: life.die())
+    assert _found(
+        words, lambda state: state.batch is not None, lambda _, incarnation: incarnation.die()
+    )
 
 
 @pytest.mark.parametrize("takes", [False, True])

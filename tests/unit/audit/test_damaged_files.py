@@ -9,7 +9,7 @@ import pytest
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit, reading
-from disttrain.audit.evidence import Life
+from disttrain.audit.evidence import Incarnation
 from disttrain.audit.finding import Verdict
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
@@ -28,13 +28,13 @@ def _run(tmp_path: Path) -> RunFolder:
         logged.push(0)
         logged.push(1)
     evidence = logged.evidence()
-    for life in (*evidence.shard_lives, *evidence.replica_lives):
-        _path(folder, life).write_bytes(life.records.tobytes())
+    for incarnation in (*evidence.shard_incarnations, *evidence.replica_incarnations):
+        _path(folder, incarnation).write_bytes(incarnation.records.tobytes())
     return folder
 
 
-def _path(folder: RunFolder, life: Life) -> Path:
-    return record_file.path_of(folder.ledger, life.process, life.incarnation)
+def _path(folder: RunFolder, incarnation: Incarnation) -> Path:
+    return record_file.path_of(folder.ledger, incarnation.process, incarnation.incarnation)
 
 
 def _random_bytes(run: RunFolder) -> Path:

@@ -25,8 +25,12 @@ def test_a_run_without_ledgers_is_refused_by_its_level_with_the_remedy(
 def test_a_run_that_was_resumed_with_ledgers_lacks_the_first_ones() -> None:
     run = LoggedRun()
     run.resume([4, 4], shards=2)
-    run.shards = {life: log for life, log in run.shards.items() if life[1] > 1000}
-    run.replicas = {life: log for life, log in run.replicas.items() if life[1] > 1000}
+    run.shards = {
+        incarnation: log for incarnation, log in run.shards.items() if incarnation[1] > 1000
+    }
+    run.replicas = {
+        incarnation: log for incarnation, log in run.replicas.items() if incarnation[1] > 1000
+    }
 
     finding = logs.check(run.evidence())
 

@@ -190,9 +190,9 @@ def test_an_update_lost_in_a_rollback_may_be_pushed_again() -> None:
     assert violated(run) == set()
 
 
-def _claim(run: LoggedRun, life: int, more: int, doubtful: int = 0) -> None:
-    """Life `life` of shard 0 says so many more of replica 1's updates are lost."""
-    for record in run.shards[0, life]:
+def _claim(run: LoggedRun, incarnation: int, more: int, doubtful: int = 0) -> None:
+    """Incarnation `incarnation` of shard 0 says so many more of replica 1's updates are lost."""
+    for record in run.shards[0, incarnation]:
         if record["kind"] == Kind.LOST and record["sender"] == 1:
             record["samples"] += more
             record["sequence"] = doubtful
@@ -229,7 +229,7 @@ def test_a_second_rollback_reports_the_losses_of_both() -> None:
     assert violated(run) == {"1"}
 
 
-def test_a_life_that_was_killed_before_it_told_anything_need_not_report() -> None:
+def test_an_incarnation_that_was_killed_before_it_told_anything_need_not_report() -> None:
     run = a_run_with_a_rollback()
     run.restart_shard(0, version=5, lost={0: 1, 1: 1})
     run.shards[0, 3].clear()
@@ -294,7 +294,7 @@ def test_what_a_rollback_hides_of_the_dead_may_be_left_out_but_no_more() -> None
     assert violated(run) == {"sa"}
 
 
-def test_two_lives_of_a_shard_that_write_at_once_are_found() -> None:
+def test_two_incarnations_of_a_shard_that_write_at_once_are_found() -> None:
     run = a_run_with_a_rollback()
     run.shards[0, 1][-1]["time_ns"] = run.now + SECOND
 
@@ -386,21 +386,21 @@ def test_a_log_that_lacks_records_is_named_and_puts_the_others_in_doubt() -> Non
     found = findings(run)
     assert found["lo"].verdict is Verdict.NOT_WHOLE
     assert found["lo"].violations == (
-        "the log of shard-0 (life 1) lacks 1 records: its disk was full",
+        "the log of shard-0 (incarnation 1) lacks 1 records: its disk was full",
     )
     assert found["4"].verdict is Verdict.NOT_CHECKABLE
     assert found["4"].violations
     assert found["8"].verdict is Verdict.HELD
 
 
-def test_a_life_without_a_log_is_named() -> None:
+def test_an_incarnation_without_a_log_is_named() -> None:
     run = a_run_with_a_rollback()
     del run.shards[0, 2]
-    assert findings(run)["lo"].violations == ("shard-0 (life 2) answered, but has no log",)
+    assert findings(run)["lo"].violations == ("shard-0 (incarnation 2) answered, but has no log",)
 
     run = a_run_with_a_death()
     del run.replicas[1, 2]
-    assert findings(run)["lo"].violations == ("replica-1 (life 2) pushed, but has no log",)
+    assert findings(run)["lo"].violations == ("replica-1 (incarnation 2) pushed, but has no log",)
 
 
 def test_a_log_that_ends_in_half_a_record_is_named() -> None:
@@ -409,7 +409,9 @@ def test_a_log_that_ends_in_half_a_record_is_named() -> None:
     half = replace(
         evidence, replicas={**evidence.replicas, 1: (replace(whole, ends_in_half=True),)}
     )
-    assert logs.check(half).violations == ("the log of replica-1 (life 1) ends in half a record",)
+    assert logs.check(half).violations == (
+        "the log of replica-1 (incarnation 1) ends in half a record",
+    )
 
 
 def test_counts_that_are_at_least_so_many_may_be_fewer_but_never_more() -> None:
@@ -431,10 +433,10 @@ def test_counts_that_are_at_least_so_many_may_be_fewer_but_never_more() -> None:
 def answers_left_out(numbers: set[int], *, is_running: bool) -> Evidence:
     """A quiet run in which replica 0 was not told of these pushes."""
     evidence = a_quiet_run().evidence()
-    (life,) = evidence.replicas[0]
-    is_told = life.records["kind"] == ReplicaKind.ACKNOWLEDGED
-    left_out = is_told & np.isin(life.records["number"], list(numbers))
-    shorter = replace(life, records=life.records[~left_out])
+    (incarnation,) = evidence.replicas[0]
+    is_told = incarnation.records["kind"] == ReplicaKind.ACKNOWLEDGED
+    left_out = is_told & np.isin(incarnation.records["number"], list(numbers))
+    shorter = replace(incarnation, records=incarnation.records[~left_out])
     replicas = {**evidence.replicas, 0: (shorter,)}
     return replace(evidence, is_running=is_running, replicas=replicas)
 

@@ -41,7 +41,7 @@ def test_what_records_are_missing_of_cannot_be_judged() -> None:
     assert Verdict.VIOLATED not in {finding.verdict for finding in findings}
     assert not audit.is_clean(findings)
     assert lines(findings)[-1] == (
-        "cannot be judged: the log of shard-1 (life 1) lacks 2 records: its disk was full"
+        "cannot be judged: the log of shard-1 (incarnation 1) lacks 2 records: its disk was full"
     )
     assert json.loads(audit.to_json(findings))["held"] is False
 

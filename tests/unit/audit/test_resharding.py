@@ -59,7 +59,9 @@ def test_a_job_that_ended_before_its_shards_had_told_what_they_hold_has_no_accou
     run.resume([3, 3], 2)
     for shard in range(joined, 2):
         del run.shards[shard, 1001]
-    run.replicas = {life: log for life, log in run.replicas.items() if life[1] < 1001}
+    run.replicas = {
+        incarnation: log for incarnation, log in run.replicas.items() if incarnation[1] < 1001
+    }
     run.summary |= {"phase": "Stopped", "samples": 8 * 2}
     run.has_trained = False
 

@@ -67,19 +67,22 @@ def test_durations(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
-def test_a_life_after_a_resume_is_told_by_both_numbers_and_its_samples_are_its_own(
+def test_an_incarnation_after_a_resume_is_told_by_both_numbers_and_its_samples_are_its_own(
     tmp_path: Path,
 ) -> None:
     member = {"state": "live", "samples": 6000}
-    lives = {"replica-0": 1001, "replica-1": 2003, "replica-2": 2, "replica-3": 1}
-    members = [member | {"name": name, "incarnation": life} for name, life in lives.items()]
+    incarnations = {"replica-0": 1001, "replica-1": 2003, "replica-2": 2, "replica-3": 1}
+    members = [
+        member | {"name": name, "incarnation": incarnation}
+        for name, incarnation in incarnations.items()
+    ]
     a_run(tmp_path, members=members)
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
     rows = [" ".join(line.split()) for line in shown if line.startswith("replica-")]
     assert rows == [
-        "replica-0 ended 1 (resume 1) 6,000 samples in this life",
-        "replica-1 ended 3 (resume 2) 6,000 samples in this life",
-        "replica-2 ended 2 6,000 samples in this life",
+        "replica-0 ended 1 (resume 1) 6,000 samples in this incarnation",
+        "replica-1 ended 3 (resume 2) 6,000 samples in this incarnation",
+        "replica-2 ended 2 6,000 samples in this incarnation",
         "replica-3 ended 1 6,000 samples",
     ]
 
@@ -389,7 +392,7 @@ def test_status_of_an_ended_run_has_no_column_without_content(tmp_path: Path) ->
     a_run(tmp_path, phase="Complete")
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
     assert [line.split() for line in shown[1:5]] == [
-        ["process", "state", "life", "done"],
+        ["process", "state", "incarnation", "done"],
         ["coordinator", "Complete"],
         ["shard-0", "ended", "2", "1,234", "updates"],
         ["replica-0", "ended", "1", "6,000", "samples"],

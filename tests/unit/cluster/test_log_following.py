@@ -17,14 +17,14 @@ LOG = PODS.path(NAMESPACE, "digits-shard-0", "log")
 JOB_OVER = a_job(conditions=[a_condition("Complete")])
 
 
-def a_life(number: int, **state: Object) -> Object:
+def an_incarnation(number: int, **state: Object) -> Object:
     """A shard's pod whose container runs, or is in another state."""
-    own = {"containerID": f"life-{number}", "state": state or {"running": {}}}
+    own = {"containerID": f"incarnation-{number}", "state": state or {"running": {}}}
     return a_pod("digits-shard-0", "shard", **own)
 
 
 def ended(number: int) -> Object:
-    return a_life(number, terminated={"exitCode": 0})
+    return an_incarnation(number, terminated={"exitCode": 0})
 
 
 def then(api: ApiInMemory, becomes: Object, *lines: str) -> Iterator[str]:
@@ -53,12 +53,12 @@ def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[st
 
 
 def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
-    api = with_job(a_job(), a_life(1), a_pod("digits-coordinator-0-x", "coordinator"))
+    api = with_job(a_job(), an_incarnation(1), a_pod("digits-coordinator-0-x", "coordinator"))
     first, second, third = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2, 3))
     again = "2026-01-01T00:00:04Z again"
     api.streams[LOG] = [
         broken_after(first, second),
-        then(api, a_life(2), second, third),
+        then(api, an_incarnation(2), second, third),
         then(api, ended(2), again),
     ]
 
@@ -69,12 +69,12 @@ def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
     assert lines_of(api, until=end) == ["line 1", "line 2", "line 3", "again"]
     asked = [dict(each.query) for each in api.asked if each.path == LOG]
     assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
-    assert "sinceTime" not in asked[2], "another life of the container has another log"
+    assert "sinceTime" not in asked[2], "another incarnation of the container has another log"
     assert len(asked) == 3
 
 
 def test_a_log_that_ends_while_its_container_runs_is_asked_for_again() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     first, second = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2))
     api.streams[LOG] = [[first], then(api, ended(1), first, second)]
 
@@ -88,12 +88,12 @@ def test_a_log_that_ends_while_its_container_runs_is_asked_for_again() -> None:
 
 
 def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     first, second = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2))
 
     def replaced() -> Iterator[str]:
         yield first
-        api.put(PODS, a_life(2))
+        api.put(PODS, an_incarnation(2))
         yield from broken_after()
 
     def end(seen: list[str]) -> None:
@@ -105,10 +105,10 @@ def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> N
     assert len([each for each in api.asked if each.path == LOG]) == 2
 
 
-def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
-    api = with_job(a_job(), a_life(1))
+def test_of_an_incarnation_that_begins_later_the_whole_log_is_shown() -> None:
+    api = with_job(a_job(), an_incarnation(1))
     api.streams[LOG] = [
-        then(api, a_life(2), "2026-01-01T00:00:01Z one"),
+        then(api, an_incarnation(2), "2026-01-01T00:00:01Z one"),
         then(api, ended(2), "2026-01-01T00:00:02Z two"),
     ]
     jobs = Jobs(api, NAMESPACE)
@@ -127,7 +127,7 @@ def test_following_a_job_that_is_over_says_what_is_left_and_ends() -> None:
 
 
 def test_a_log_that_a_lost_node_keeps_open_holds_up_nobody() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     closed = threading.Event()
 
     def never_ends() -> Iterator[str]:
@@ -144,14 +144,16 @@ def test_a_log_that_a_lost_node_keeps_open_holds_up_nobody() -> None:
 
 
 def test_more_logs_than_asked_for_are_not_opened() -> None:
-    api = with_job(a_job(), a_life(1), a_pod("digits-shard-1", "shard", containerID="other"))
+    api = with_job(
+        a_job(), an_incarnation(1), a_pod("digits-shard-1", "shard", containerID="other")
+    )
     with pytest.raises(WrongInput, match=r"2 logs would be followed .* --max-log-requests"):
         next(logs.follow(Jobs(api, NAMESPACE), a_job(), LogOptions(most_open=1)))
     assert not [each for each in api.asked if each.path == LOG]
 
 
 def test_a_pod_that_comes_later_is_followed_when_another_log_has_ended() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     second = a_pod("digits-shard-1", "shard", containerID="other")
     api.streams[LOG] = [then(api, ended(1), "2026-01-01T00:00:01Z one")]
     api.streams[PODS.path(NAMESPACE, "digits-shard-1", "log")] = [["2026-01-01T00:00:02Z two"]]
@@ -165,7 +167,7 @@ def test_a_pod_that_comes_later_is_followed_when_another_log_has_ended() -> None
 
 
 def test_following_a_pod_that_goes_with_the_end_of_its_job_ends_well() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     api.streams[LOG] = [["2026-01-01T00:00:01Z last"]]
     seen = []
     wanted = LogOptions(pod="digits-shard-0")
@@ -177,15 +179,15 @@ def test_following_a_pod_that_goes_with_the_end_of_its_job_ends_well() -> None:
 
 
 def test_logs_of_a_pod_of_another_job_are_refused() -> None:
-    jobs = Jobs(with_job(a_job(), a_life(1)), NAMESPACE)
+    jobs = Jobs(with_job(a_job(), an_incarnation(1)), NAMESPACE)
     with pytest.raises(NotFound, match="has no pod other; its pods: digits-shard-0"):
         logs.chosen(jobs, a_job(), LogOptions(pod="other"))
 
 
 def test_the_tail_of_a_log_is_asked_for_once() -> None:
-    api = with_job(a_job(), a_life(1))
+    api = with_job(a_job(), an_incarnation(1))
     api.texts[LOG] = "2026-01-01T00:00:01Z one\n"
-    (line,) = logs.read(Jobs(api, NAMESPACE), a_life(1), LogOptions(tail=5, previous=True))
+    (line,) = logs.read(Jobs(api, NAMESPACE), an_incarnation(1), LogOptions(tail=5, previous=True))
     assert line.text == "one"
     query = dict(api.asked[-1].query)
     assert (query["tailLines"], query["previous"]) == ("5", "true")

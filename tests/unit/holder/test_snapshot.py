@@ -12,9 +12,8 @@ import torch
 from builders import downpour_shards, placements
 from builders.checkpoints import commit_cuts, parts_at
 from disttrain.checkpoint import names, part_file, stores
-from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.errors import Corrupt, WrongSnapshot
 from disttrain.holder import writing
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.values import Table
 from disttrain.holder.writing import Cut
@@ -22,7 +21,7 @@ from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import reporting, restoring
 from disttrain.parameter_server.acknowledged import Count
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.placement import TRAINED, Placement
@@ -32,7 +31,7 @@ from disttrain.transport.header import EMPTY, ElementType, Role, Verb
 
 ELEMENTS, CHUNK_BYTES = 10_000, 4096
 CHUNK = CHUNK_BYTES // 4
-LIFE = SenderLife(0, 1)
+SENDER = SenderIncarnation(0, 1)
 SUM_OF_SQUARES = placements.PARAMETERS.beside("sum_of_squares")
 
 
@@ -44,7 +43,7 @@ def a_shard(config: Sgd | Adagrad, index: int = 0, shards: int = 1) -> Shard:
     state = ShardState(index=index, incarnation=1)
     shard = downpour_shards.build(state, config)
     shard.configure(a_placement(shards), CHUNK_BYTES)
-    shard.admit(LIFE)
+    shard.admit(SENDER)
     state.is_initialised = True
     return shard
 
@@ -112,7 +111,7 @@ def test_the_picture_is_of_one_moment(config: Sgd | Adagrad, seed: int) -> None:
     pieces = (piece for content in writing.contents(made)[:-1] for piece in content.pieces)
     content = bytes(b"".join(bytes(piece) for piece in between(pieces, shard, chance)))
     assert content == b"".join(tensor.numpy().tobytes() for tensor in expected)
-    assert restoring.delivered_of(made.notes)[LIFE].next_chunk == 4
+    assert restoring.delivered_of(made.notes)[SENDER].next_chunk == 4
     assert made.notes.version == 2
 
 
@@ -206,7 +205,7 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
     assert torch.equal(torch.cat([v.vectors[placements.PARAMETERS] for v in values]), whole[0])
     assert torch.equal(torch.cat([v.vectors[SUM_OF_SQUARES] for v in values]), whole[1])
     assert restored[0] is not None
-    assert restored[0].delivered[LIFE].pushes == 2
+    assert restored[0].delivered[SENDER].pushes == 2
 
 
 def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_pa
     for sequence in range(1, 4):
         push(shard, sequence)
     made = take_cut(shard)
-    now = restoring.delivered_of(made.notes)[LIFE]
+    now = restoring.delivered_of(made.notes)[SENDER]
     assert (now.staleness_count, now.pushes) == (0, 3)
     table = made.notes.tables["deliveries"]
     assert table.columns[-2:] == ("staleness_sum", "staleness_count")
@@ -229,7 +228,7 @@ def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_pa
     restored = restoring.restore([commit_cuts(tmp_path, [made])], wanted())
 
     assert restored is not None
-    assert restored.delivered == {LIFE: now}
+    assert restored.delivered == {SENDER: now}
 
 
 @pytest.mark.parametrize("columns", [("sender", "of_tomorrow"), ("sender", "sender"), ()])
@@ -298,8 +297,12 @@ def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     assert newest(stores.in_folder(tmp_path), "another", None) == ([], ())
 
 
-def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:
-    stored = {LIFE: Count(10, 20, lost=5), SenderLife(1, 1): Count(4, 4), SenderLife(2, 1): Count()}
+def test_a_join_tells_what_all_incarnations_of_the_shard_have_lost() -> None:
+    stored = {
+        SENDER: Count(10, 20, lost=5),
+        SenderIncarnation(1, 1): Count(4, 4),
+        SenderIncarnation(2, 1): Count(),
+    }
     assert reporting.restored_report(None, {}) is None
     report = reporting.restored_report(None, stored)
     assert report is not None

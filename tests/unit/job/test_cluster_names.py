@@ -16,7 +16,7 @@ def test_names_of_a_job_on_kubernetes() -> None:
     assert cluster_names.replica_group_set("digits", 3) == "digits-replica-3"
     assert cluster_names.replica_policy("digits", "0f6a1b2c-3d4e") == "digits-replica-0f6a1b2c"
     assert cluster_names.coordinator_job("digits") == "digits-coordinator"
-    assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-launch-0f6a1b2c"
+    assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-trust-0f6a1b2c"
     assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
 
 

@@ -25,6 +25,7 @@ def test_a_name_says_role_index_and_partition(
 ) -> None:
     found = parse(name)
     assert (found.role, found.index, found.partition) == expected
+    assert str(found) == name
 
 
 def test_the_only_process_of_a_replica_has_its_name() -> None:

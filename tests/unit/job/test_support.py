@@ -15,7 +15,7 @@ def test_a_plain_job_runs_anywhere() -> None:
     [
         (
             "spec.transport=sharedMemory",
-            "spec.transport: pods share no memory: must be auto or tcp, got sharedMemory",
+            "spec.transport.kind: pods share no memory: must be auto or tcp, got sharedMemory",
         ),
         ("spec.checkpoint.uri=/data", "spec.checkpoint.uri: must be a relative path"),
         ("spec.checkpoint.uri='file:///data'", "spec.checkpoint.uri: must be a relative path"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.job import run_status
 from disttrain.job.run_status import RunStatus
@@ -13,7 +13,9 @@ from disttrain.launch.outcome import Result
 from disttrain.launcher.coordinator_link import LatestStatus
 
 
-def a_member(name: str, pid: int, state: LifeState = LifeState.LIVE) -> dict[str, object]:
+def a_member(
+    name: str, pid: int, state: IncarnationState = IncarnationState.LIVE
+) -> dict[str, object]:
     return {"name": name, "pid": pid, "state": state, "reason": "silent", "samples": 3}
 
 
@@ -23,14 +25,14 @@ def test_the_phases_that_end_a_job_are_known(phase: Phase) -> None:
 
 
 def test_the_dead_are_found_among_the_members() -> None:
-    members = [a_member("shard-0", 7), a_member("replica-0", 8, LifeState.DEAD)]
+    members = [a_member("shard-0", 7), a_member("replica-0", 8, IncarnationState.DEAD)]
     found = RunStatus.model_validate({"phase": "Running", "members": members})
     (dead,) = (each for each in found.members if each.is_dead)
     assert (dead.name, dead.pid, dead.reason) == ("replica-0", 8, "silent")
     assert found.joined == {("shard-0", 7), ("replica-0", 8)}
 
 
-def test_a_later_life_has_not_joined_because_an_earlier_one_had(tmp_path: Path) -> None:
+def test_a_later_incarnation_has_not_joined_because_an_earlier_one_had(tmp_path: Path) -> None:
     file = tmp_path / "status.json"
     file.write_text(json.dumps({"phase": "Stopped", "members": [a_member("shard-0", 7)]}))
     found = run_status.read(file)

@@ -73,13 +73,13 @@ def test_a_member_that_was_declared_dead_and_lives_is_told_once() -> None:
     assert hangs.look(processes(), SAID, 3.0) == []
 
 
-def test_a_member_whose_life_was_declared_dead_lives_on_in_its_next() -> None:
+def test_a_member_whose_incarnation_was_declared_dead_lives_on_in_its_next() -> None:
     hangs = heard_once()
     later = processes(shard=Process("shard-1", State.RUNNING, pid=99))
     assert hangs.look(later, SAID, 2.0) == []
 
 
-def test_a_later_life_may_have_the_number_of_one_that_was_told() -> None:
+def test_a_later_incarnation_may_have_the_number_of_one_that_was_told() -> None:
     hangs = heard_once()
     assert hangs.look(processes(), SAID, 2.0) == [LOST]
     between = processes(shard=Process("shard-1", State.WAITING, pid=12))
@@ -116,7 +116,7 @@ def test_a_coordinator_that_has_not_said_anything_yet_may_take_longer() -> None:
     assert len(silent(hangs, int(START_SECONDS), 2)) == 1
 
 
-def test_the_next_life_of_the_coordinator_begins_anew() -> None:
+def test_the_next_incarnation_of_the_coordinator_begins_anew() -> None:
     hangs = heard_once()
     assert silent(hangs, 1, 59) == []
     away = processes(coordinator=Process("coordinator", State.WAITING, pid=10))
@@ -160,7 +160,7 @@ def test_nobody_can_join_a_coordinator_that_has_said_nothing_yet() -> None:
     assert without_joining(hangs, "shard-0", 600, 600) == []
 
 
-def test_the_next_life_of_a_member_has_as_long_to_join() -> None:
+def test_the_next_incarnation_of_a_member_has_as_long_to_join() -> None:
     hangs = heard_once()
     assert without_joining(hangs, "shard-0", 2, 600) == []
     later = processes(member=Process("shard-0", State.RUNNING, pid=31))

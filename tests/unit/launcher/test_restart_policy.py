@@ -58,7 +58,7 @@ def test_a_budget_that_nobody_gave_grows_with_the_members_of_the_role() -> None:
     assert [restarts_of(name) for name in ("replica-0", "shard-0", "coordinator")] == [24, 10, 10]
 
 
-def test_a_long_life_makes_the_next_wait_short_again() -> None:
+def test_a_long_incarnation_makes_the_next_wait_short_again() -> None:
     history = History()
     for _ in range(3):
         decide(a_policy(), history, "shard-0", KILLED, lived_seconds=SOON)

@@ -29,13 +29,13 @@ from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import CommandFailed, WhyFailed
 from disttrain.holder import writing
 from disttrain.parameter_server import ledger
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.strategies import sandblaster
 from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.batch.programs import Decided, Program
-from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb
@@ -155,7 +155,7 @@ def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> N
     second = stage_headers(shard, attempt=2, group=0)[0]
     assert reasons(handle(shard, second)) == [Reason.BUSY]
 
-    shard.fence(SenderLife(0, 1))
+    shard.fence(SenderIncarnation(0, 1))
     third = stage_headers(shard, attempt=3, group=1)[0]
     assert reasons(handle(shard, third._replace(sender=1))) == [Reason.BUSY], "it may still win"
 

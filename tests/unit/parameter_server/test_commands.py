@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.commands import CommandRunner
-from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
@@ -111,26 +111,30 @@ def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
     assert (runner.checkpoint, runner.checkpointed) == (3, shard.state.count)
 
 
-def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses(
+def test_incarnations_that_are_over_and_covered_are_forgotten_but_not_those_with_losses(
     tmp_path: Path,
 ) -> None:
-    over, with_losses, lives = SenderLife(0, 1), SenderLife(1, 1), SenderLife(2, 1)
+    over, with_losses, incarnations = (
+        SenderIncarnation(0, 1),
+        SenderIncarnation(1, 1),
+        SenderIncarnation(2, 1),
+    )
     file = AcknowledgedFile(tmp_path / "acknowledged.bin")
     state = ShardState(index=0, incarnation=1)
     records = Records(incarnation=1, acknowledged=file)
     shard = downpour_shards.build(state, Sgd(learning_rate=1.0), records)
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
-    for life in (over, with_losses, lives):
-        state.deliveries.delivered[life] = Delivered(sequence=4, pushes=4)
-        file.store(life, Count(4, 4, lost=int(life is with_losses)))
+    for incarnation in (over, with_losses, incarnations):
+        state.deliveries.delivered[incarnation] = Delivered(sequence=4, pushes=4)
+        file.store(incarnation, Count(4, 4, lost=int(incarnation is with_losses)))
     runner = runner_of(shard)
     runner.coverage = Coverage(kept=1, over=[over, with_losses])
     for number, committed in ((1, None), (2, 1)):
         command = commands.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
         runner.carry_out(NumberedCommand(id=number, order=command))
         _until_written(runner)
-    assert set(state.deliveries.delivered) == set(file.counts()) == {with_losses, lives}
+    assert set(state.deliveries.delivered) == set(file.counts()) == {with_losses, incarnations}
     file.close()
 
 

@@ -16,7 +16,7 @@ from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
 from disttrain.parameter_server.strategies.downpour import PushedGradients
@@ -180,35 +180,35 @@ def test_all_chunks_of_a_push_and_of_a_fetch_have_the_context_of_the_first() -> 
 
 
 def test_the_mean_over_several_shards_is_of_all_that_they_saw() -> None:
-    life = SenderLife(0, 1)
+    incarnation = SenderIncarnation(0, 1)
     tables = [
-        {life: Delivered(staleness_sum=4, staleness_count=2)},
-        {life: Delivered(staleness_sum=3, staleness_count=1)},
+        {incarnation: Delivered(staleness_sum=4, staleness_count=2)},
+        {incarnation: Delivered(staleness_sum=3, staleness_count=1)},
         {},
     ]
-    assert merge(tables)[life].mean_staleness == 7 / 3
+    assert merge(tables)[incarnation].mean_staleness == 7 / 3
 
 
-def test_vectors_of_a_sender_last_as_long_as_its_life_may_push() -> None:
+def test_vectors_of_a_sender_last_as_long_as_its_incarnation_may_push() -> None:
     run = compensated(0)
     run.run(200)
     values = run.shard.state.values
     assert values is not None
     assert len(values._of_senders) == SENDERS
 
-    run.shard.fence(SenderLife(0, 1))
+    run.shard.fence(SenderIncarnation(0, 1))
 
-    assert set(values._of_senders) == {SenderLife(index, 1) for index in range(1, SENDERS)}
+    assert set(values._of_senders) == {SenderIncarnation(index, 1) for index in range(1, SENDERS)}
 
-    run.shard.admit(SenderLife(1, 2))
+    run.shard.admit(SenderIncarnation(1, 2))
 
-    assert set(values._of_senders) == {SenderLife(index, 1) for index in range(2, SENDERS)}
+    assert set(values._of_senders) == {SenderIncarnation(index, 1) for index in range(2, SENDERS)}
 
 
 def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
     shard = downpour_shards.build(state, Sgd(learning_rate=RATE))
-    shard.admit(SenderLife(0, 1))
+    shard.admit(SenderIncarnation(0, 1))
     under_way = a_chunk_header(Verb.FETCH, 0, incarnation=1, sequence=2)
     stage = shard.stage
     assert isinstance(stage, PushedGradients)

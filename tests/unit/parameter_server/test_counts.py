@@ -12,18 +12,18 @@ from disttrain.parameter_server.deliveries import (
     Decision,
     Delivered,
     Deliveries,
-    SenderLife,
+    SenderIncarnation,
 )
 
-LIFE = SenderLife(0, 1)
+SENDER = SenderIncarnation(0, 1)
 
 
 def test_lost_is_acknowledged_minus_restored() -> None:
     held = Delivered(pushes=10, sequence=12)
     assert acknowledged.after_rollback(Count(15, 20), held) == Count(10, 12, lost=5, doubtful=20)
     assert acknowledged.after_rollback(Count(10, 12), held) == Count(10, 12)
-    assert acknowledged.rolled_back({LIFE: Count(4, 4)}, {}) == {
-        LIFE: Count(0, 0, lost=4, doubtful=4)
+    assert acknowledged.rolled_back({SENDER: Count(4, 4)}, {}) == {
+        SENDER: Count(0, 0, lost=4, doubtful=4)
     }
 
 
@@ -37,13 +37,15 @@ def test_a_second_kill_before_anybody_was_told_counts_nothing_twice() -> None:
 
 def test_what_a_newer_checkpoint_brings_back_is_lost_no_more() -> None:
     early, late = Delivered(pushes=10, sequence=10), Delivered(pushes=20, sequence=20)
-    second_life = acknowledged.after_rollback(Count(20, 20), early)
-    assert second_life == Count(10, 10, lost=10, doubtful=20)
-    assert acknowledged.after_rollback(second_life, late) == Count(20, 20)
+    second_incarnation = acknowledged.after_rollback(Count(20, 20), early)
+    assert second_incarnation == Count(10, 10, lost=10, doubtful=20)
+    assert acknowledged.after_rollback(second_incarnation, late) == Count(20, 20)
     for number in range(21, 26):
-        delivered = Delivered(pushes=second_life.pushes + 1, sequence=number)
-        second_life = acknowledged.after_push(second_life, delivered)
-    assert acknowledged.after_rollback(second_life, late) == Count(20, 20, lost=5, doubtful=25)
+        delivered = Delivered(pushes=second_incarnation.pushes + 1, sequence=number)
+        second_incarnation = acknowledged.after_push(second_incarnation, delivered)
+    assert acknowledged.after_rollback(second_incarnation, late) == Count(
+        20, 20, lost=5, doubtful=25
+    )
 
 
 def test_a_push_whose_answer_never_left_is_sent_again_and_not_lost() -> None:
@@ -71,14 +73,14 @@ class Disk:
 
 
 class Shard:
-    """One life, which may end between any two of its steps."""
+    """One incarnation, which may end between any two of its steps."""
 
     def __init__(self, disk: Disk, newest: int = -1) -> None:
         self.held, self.values = disk.checkpoints[newest]
         self.disk = disk
         self.table = Deliveries()
-        self.table.restore({LIFE: self.held})
-        self.table.admit(*LIFE)
+        self.table.restore({SENDER: self.held})
+        self.table.admit(*SENDER)
 
     def settle(self) -> None:
         self.disk.stored = acknowledged.after_rollback(self.disk.stored, self.held)
@@ -87,17 +89,17 @@ class Shard:
         self.disk.told = self.disk.stored.lost
 
     def push(self, sequence: int) -> None:
-        self.table.hello(*LIFE, sequence)
-        if self.table.decide(*LIFE, ChunkName(sequence, 0, 1)) is not Decision.APPLY:
+        self.table.hello(*SENDER, sequence)
+        if self.table.decide(*SENDER, ChunkName(sequence, 0, 1)) is not Decision.APPLY:
             return
-        self.table.begin(LIFE, chunks=1)
-        assert self.table.applied(*LIFE)
-        delivered = self.table.complete(*LIFE, Delivered())
+        self.table.begin(SENDER, chunks=1)
+        assert self.table.applied(*SENDER)
+        delivered = self.table.complete(*SENDER, Delivered())
         self.values |= {sequence}
         self.disk.stored = acknowledged.after_push(self.disk.stored, delivered)
 
     def write(self) -> None:
-        self.disk.checkpoints.append((self.table.of(*LIFE), self.values))
+        self.disk.checkpoints.append((self.table.of(*SENDER), self.values))
 
 
 def killed_and_back(disk: Disk, chance: random.Random) -> Shard:
@@ -106,7 +108,7 @@ def killed_and_back(disk: Disk, chance: random.Random) -> Shard:
     for _ in range(chance.randrange(4)):
         if len(disk.checkpoints) > 1 and chance.random() < 0.2:
             disk.checkpoints.pop()
-        # The newest may be committed only when this life has looked.
+        # The newest may be committed only when this incarnation has looked.
         is_early = len(disk.checkpoints) > 1 and chance.random() < 0.3
         shard = Shard(disk, -2 if is_early else -1)
         if chance.random() < 0.7:

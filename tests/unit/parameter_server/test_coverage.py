@@ -1,11 +1,11 @@
-"""When a shard forgets what it knows of lives that are over."""
+"""When a shard forgets what it knows of incarnations that are over."""
 
-from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderLife
+from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderIncarnation
 
-ONE, TWO = SenderLife(0, 1), SenderLife(1, 3)
+ONE, TWO = SenderIncarnation(0, 1), SenderIncarnation(1, 3)
 
 
-def test_a_life_is_forgotten_after_the_checkpoint_that_holds_its_end() -> None:
+def test_an_incarnation_is_forgotten_after_the_checkpoint_that_holds_its_end() -> None:
     coverage = Coverage(kept=1)
     assert coverage.cut(1, None) == set()
     coverage.end(ONE)
@@ -49,6 +49,6 @@ def test_a_checkpoint_that_was_not_committed_settles_nothing() -> None:
     assert settled.cut(4, 40, 2) is None
 
 
-def test_of_checkpoints_of_earlier_lives_nothing_is_known() -> None:
+def test_of_checkpoints_of_earlier_incarnations_nothing_is_known() -> None:
     settled: NotesAtCuts[int] = NotesAtCuts(checkpoints=1)
     assert settled.cut(8, 80, 7) is None

@@ -12,7 +12,7 @@ from disttrain.parameter_server.deliveries import (
     Decision,
     Delivered,
     Deliveries,
-    SenderLife,
+    SenderIncarnation,
 )
 
 
@@ -20,7 +20,7 @@ class Shard:
     """Counts how often each chunk was applied; a crash goes back to the last snapshot."""
 
     def __init__(self, table: type[Deliveries]) -> None:
-        self.life = 1
+        self.incarnation = 1
         self.applied: Counter[tuple[int, int]] = Counter()
         self.deliveries = table()
         self.deliveries.admit(0, 1)
@@ -32,20 +32,20 @@ class Shard:
         self.snapshot = (Counter(self.applied), rows)
 
     def crash(self) -> None:
-        self.life += 1
+        self.incarnation += 1
         self.applied = Counter(self.snapshot[0])
         self.deliveries = self.make()
         self.deliveries.restore(deliveries.from_rows(self.snapshot[1]))
         self.deliveries.admit(0, 1)
 
-    def push(self, life: int, name: ChunkName) -> bool:
+    def push(self, incarnation: int, name: ChunkName) -> bool:
         """Whether the sender may count the push as acknowledged."""
-        if life != self.life:
+        if incarnation != self.incarnation:
             return False
         decision = self.deliveries.decide(0, 1, name)
         if decision is Decision.APPLY:
             if name.chunk == 0:
-                self.deliveries.begin(SenderLife(0, 1), chunks=name.chunks)
+                self.deliveries.begin(SenderIncarnation(0, 1), chunks=name.chunks)
             self.applied[name.sequence, name.chunk] += 1
             if self.deliveries.applied(0, 1):
                 self.deliveries.complete(0, 1, Delivered())
@@ -58,12 +58,12 @@ class Sender:
 
     def __init__(self) -> None:
         self.sequence, self.chunk, self.chunks = 1, 0, 3
-        self.life = 1
+        self.incarnation = 1
 
     def next_message(self) -> tuple[int, ChunkName]:
         name = ChunkName(self.sequence, self.chunk, self.chunks)
         self.chunk = min(self.chunk + 1, self.chunks - 1)
-        return self.life, name
+        return self.incarnation, name
 
     def acknowledged(self, sequence: int) -> None:
         if sequence == self.sequence:
@@ -72,7 +72,7 @@ class Sender:
 
     def greet(self, shard: Shard) -> None:
         known = shard.deliveries.hello(0, 1, self.sequence)
-        self.life = shard.life
+        self.incarnation = shard.incarnation
         if known.sequence >= self.sequence:
             self.acknowledged(self.sequence)
         else:
@@ -102,7 +102,7 @@ def simulate(seed: int, table: type[Deliveries] = Deliveries) -> None:
             shard.take_snapshot()
         elif event == ["crash"]:
             shard.crash()
-            since[shard.life] += 1
+            since[shard.incarnation] += 1
         check(shard, sender)
 
 
@@ -157,11 +157,11 @@ class WithoutOrder(Deliveries):
 class ForgetsPartialPushes(Deliveries):
     """Mutant: the snapshot says nothing of a push under way."""
 
-    def restore(self, delivered: dict[SenderLife, Delivered]) -> None:
+    def restore(self, delivered: dict[SenderIncarnation, Delivered]) -> None:
         super().restore(
             {
-                life: Delivered(sequence=state.sequence, pushes=state.pushes)
-                for life, state in delivered.items()
+                incarnation: Delivered(sequence=state.sequence, pushes=state.pushes)
+                for incarnation, state in delivered.items()
             }
         )
 
@@ -172,7 +172,7 @@ class BelievesOldHello(Deliveries):
     def hello(self, sender: int, incarnation: int, first_unacknowledged: int) -> Delivered:
         state = super().hello(sender, incarnation, first_unacknowledged)
         fresh = Delivered(sequence=state.sequence, pushes=state.pushes)
-        self.delivered[SenderLife(sender, incarnation)] = fresh
+        self.delivered[SenderIncarnation(sender, incarnation)] = fresh
         return fresh
 
 
@@ -190,7 +190,7 @@ def test_broken_tables_are_found(mutant: type[Deliveries]) -> None:
     assert any(finds(seed) for seed in range(300))
 
 
-def test_a_fenced_life_stays_out_and_a_newer_one_comes_in() -> None:
+def test_a_fenced_incarnation_stays_out_and_a_newer_one_comes_in() -> None:
     table = Deliveries()
     table.admit(3, 2)
     assert table.standing(3, 2) is Decision.APPLY
@@ -217,7 +217,7 @@ def test_a_rollback_does_not_let_a_zombie_in() -> None:
 def test_pushes_lost_in_a_rollback_are_skipped_and_the_partial_one_is_counted() -> None:
     table = Deliveries()
     table.admit(0, 1)
-    table.begin(SenderLife(0, 1), chunks=3)
+    table.begin(SenderIncarnation(0, 1), chunks=3)
     table.applied(0, 1)
     state = table.hello(0, 1, 6)
     assert (state.sequence, state.next_chunk, state.partial_pushes) == (5, 0, 1)
@@ -237,7 +237,7 @@ def test_a_push_that_was_given_up_says_so_when_it_is_sent_again() -> None:
 def test_a_push_does_not_change_its_number_of_chunks(change: Callable[[int], int]) -> None:
     table = Deliveries()
     table.admit(0, 1)
-    table.begin(SenderLife(0, 1), chunks=5)
+    table.begin(SenderIncarnation(0, 1), chunks=5)
     table.applied(0, 1)
     assert table.decide(0, 1, ChunkName(1, 1, change(5))) is Decision.OUT_OF_ORDER
 
@@ -248,5 +248,5 @@ def test_those_who_may_push_are_given_as_a_list() -> None:
     table.admit(1, 4)
     table.admit(2, 2)
     new, gone = table.differences({0: 1, 1: 5, 3: 1})
-    assert new == [SenderLife(1, 5), SenderLife(3, 1)]
-    assert gone == [SenderLife(2, 2)]
+    assert new == [SenderIncarnation(1, 5), SenderIncarnation(3, 1)]
+    assert gone == [SenderIncarnation(2, 2)]

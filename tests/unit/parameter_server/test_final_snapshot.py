@@ -1,4 +1,4 @@
-"""What a shard that was told to end leaves for its next life."""
+"""What a shard that was told to end leaves for its next incarnation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from disttrain.checkpoint.storage import FolderStorage, Storage
 from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.parameter_server import final_snapshot, recovery, restoring, server
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.final_snapshot import (
     LINGER_SECONDS,
     QUIET_SECONDS,
@@ -29,7 +29,7 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.state.share import Share
 
 CHUNK_BYTES = 64
-REPLICA = SenderLife(3, 2)
+REPLICA = SenderIncarnation(3, 2)
 MOMENTUM = placements.PARAMETERS.beside("momentum")
 ELEMENTS = {placements.PARAMETERS: 64, placements.BUFFERS_INT64: 8}
 
@@ -68,7 +68,7 @@ def save(folder: Path, checkpoint: int = 6) -> Shard:
     return shard
 
 
-def test_the_next_life_has_everything(tmp_path: Path) -> None:
+def test_the_next_incarnation_has_everything(tmp_path: Path) -> None:
     saved = save(tmp_path).state
     found = final_snapshot.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
@@ -82,7 +82,7 @@ def test_the_next_life_has_everything(tmp_path: Path) -> None:
     assert restoring.delivered_of(found.previous[1]) == found.delivered
 
 
-def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
+def test_what_a_newer_incarnation_has_saved_stays(tmp_path: Path) -> None:
     newer = a_shard()
     newer.state.incarnation = 5
     newer.state.count = 12
@@ -103,7 +103,7 @@ def _objects(request: pytest.FixtureRequest) -> FlakyObjects | None:
 
 
 def a_shutdown(folder: Path, objects: FlakyObjects | None, incarnation: int) -> GracefulShutdown:
-    """Of a life whose values are those of `a_shard`, on a node of its own with an object store."""
+    """Of one whose values are those of `a_shard`, on a node of its own with an object store."""
     shard = a_shard()
     shard.state.incarnation = incarnation
     storage = a_storage_at(folder, objects, incarnation)
@@ -115,7 +115,7 @@ def a_storage_at(folder: Path, objects: FlakyObjects | None, node: int = 1) -> S
     return FolderStorage(folder) if objects is None else Storage(objects, folder / str(node))
 
 
-def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
+def test_an_older_incarnation_saves_nothing_once_a_newer_one_has_joined(
     tmp_path: Path, objects: FlakyObjects | None
 ) -> None:
     zombie = a_shutdown(tmp_path, objects, 4)
@@ -129,7 +129,7 @@ def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
     assert a_shutdown(tmp_path, objects, 5).save(6)
 
 
-def test_what_an_older_life_saved_as_a_newer_one_joined_is_passed_over(
+def test_what_an_older_incarnation_saved_as_a_newer_one_joined_is_passed_over(
     tmp_path: Path, objects: FlakyObjects | None
 ) -> None:
     """It began before the newer one had joined, and saving takes long."""
@@ -237,7 +237,7 @@ def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
         (a_checkpoint(6, 18), False),
         (a_checkpoint(6, 12, shards=3), False),
     ],
-    ids=["none", "the same", "older", "of a later life", "of a later version", "resharded"],
+    ids=["none", "the same", "older", "of a later incarnation", "of a later version", "resharded"],
 )
 def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool
@@ -248,7 +248,9 @@ def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     assert final_snapshot.is_newer(found, 1, checkpoint) is is_newer
 
 
-def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: Path) -> None:
+def test_in_an_object_store_the_next_incarnation_needs_nothing_of_the_folder(
+    tmp_path: Path,
+) -> None:
     objects = FlakyObjects()
     saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path / "first"))
     for checkpoint in (5, 6):

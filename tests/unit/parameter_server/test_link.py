@@ -44,9 +44,9 @@ def a_link(heard: Heard) -> ShardLink:
 def test_each_connection_has_a_higher_number_than_all_before() -> None:
     heard = Heard()
     links = [a_link(heard), a_link(heard)]
-    for life in (1, 2):
+    for incarnation in (1, 2):
         for link in links:
-            link.follow("tcp://shard", life)
+            link.follow("tcp://shard", incarnation)
             link.greet_if_due(sequence=1)
 
     numbers = [header.first for header in heard.headers]

@@ -11,22 +11,24 @@ from disttrain.holder.values import Notes, Values
 from disttrain.launch.config import Supervisor
 from disttrain.parameter_server import recovery, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.recovery import Losses
 from disttrain.parameter_server.restoring import RestoredShard, table_of
 
-OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
+OLD, NEW = SenderIncarnation(0, 1), SenderIncarnation(0, 1001)
 
-Table = dict[SenderLife, Delivered]
-
-
-def a_table(pushes: int, life: SenderLife = OLD) -> Table:
-    return {life: Delivered(pushes=pushes, sequence=pushes)}
+Table = dict[SenderIncarnation, Delivered]
 
 
-def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -> None:
+def a_table(pushes: int, incarnation: SenderIncarnation = OLD) -> Table:
+    return {incarnation: Delivered(pushes=pushes, sequence=pushes)}
+
+
+def acknowledge(
+    folder: Path, shard: int, pushes: int, incarnation: SenderIncarnation = OLD
+) -> None:
     file = AcknowledgedFile(folder / f"acknowledged-{shard}.bin")
-    file.store(life, Count(pushes, pushes, file.count(life).lost))
+    file.store(incarnation, Count(pushes, pushes, file.count(incarnation).lost))
     file.close()
 
 
@@ -47,11 +49,11 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
 
 
 def lost(folder: Path, shard: int, shards: int, restored: RestoredShard | None) -> dict[int, int]:
-    """By life of the sender; as if it was killed before it told anybody, and came back."""
+    """By incarnation of the sender; as if it was killed before it told anybody, and came back."""
     for _ in range(2):
         losses = Losses(folder, shard, shards)
         losses.settle(restored)
-    return {life.incarnation: count.lost for life, count in losses.counts().items()}
+    return {incarnation.incarnation: count.lost for incarnation, count in losses.counts().items()}
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 4, 5])
@@ -68,7 +70,7 @@ def test_every_loss_of_every_shard_is_counted_once_whatever_their_number_is_now(
     assert sum(each.get(OLD.incarnation, 0) for each in found) == 5 + 6 + 7
 
 
-def test_later_lives_still_tell_of_what_the_shards_that_are_no_more_have_lost(
+def test_later_incarnations_still_tell_of_what_the_shards_that_are_no_more_have_lost(
     tmp_path: Path,
 ) -> None:
     tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
@@ -102,6 +104,6 @@ def test_of_several_shards_the_pushes_are_those_of_all_and_the_samples_those_of_
 def test_a_loss_is_told_as_exactly_as_it_is_known(
     caplog: pytest.LogCaptureFixture, supervisor: Supervisor, said: str
 ) -> None:
-    recovery.log_lost({SenderLife(1, 2): 3}, supervisor)
+    recovery.log_lost({SenderIncarnation(1, 2): 3}, supervisor)
     (record,) = caplog.records
     assert record.getMessage() == said

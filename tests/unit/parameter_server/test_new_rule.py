@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.job.optimizer import RULES
+from disttrain.job.strategies.downpour import UPDATE_RULES
 from disttrain.parameter_server.update_rules import rule_for
 
 PRODUCT = Path(__file__).parents[3] / "runtime/disttrain"
@@ -54,7 +54,7 @@ from builders import placements
 from disttrain.job import fields
 from disttrain_generators import crd_file, reference_page
 from disttrain.parameter_server import strategies
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.holder_side import ShardState
@@ -64,7 +64,7 @@ job = a_job("spec.strategy.downpour.optimizer={halfRate: {learningRate: 1.0}}")
 state = ShardState(index=0, incarnation=1, is_initialised=True)
 shard = Shard(strategies.stages(job.spec, state, Records(incarnation=1)))
 shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
-shard.admit(SenderLife(0, 1))
+shard.admit(SenderIncarnation(0, 1))
 push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
 list(shard.handle(push, torch.ones(4).numpy().data.cast("B")))
 assert state.values.tensor(placements.PARAMETERS).tolist() == [-0.5] * 4
@@ -98,7 +98,7 @@ def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
 
 
 def test_every_rule_has_a_name_and_arithmetic_of_its_own() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES)
-    for rule in RULES:
+    assert len({rule.name for rule in UPDATE_RULES}) == len(UPDATE_RULES)
+    for rule in UPDATE_RULES:
         assert re.fullmatch("[a-z][a-z_]{0,31}", rule.name), "no checkpoint can hold it"
         assert type(rule_for(rule(learning_rate=1.0))).of is rule

@@ -23,7 +23,7 @@ SHARE = Share(a_placement(placements.PARAMETERS), 0, CHUNK_BYTES)
 
 @pytest.fixture
 def config(tmp_path: Path) -> LaunchConfig:
-    """Of a life that began with the first of two checkpoints."""
+    """Of an incarnation that began with the first of two checkpoints."""
     job = a_batch_job("spec.parameterServer.shards=1")
     folder = location.of(job, "job", tmp_path, "shard-0").folder
     shard = batch_shards.a_shard()

@@ -7,7 +7,7 @@ from builders import downpour_shards, placements
 from builders.transports import a_chunk_header, a_header
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
 from disttrain.transport.header import Header, Reason, Verb
@@ -20,7 +20,7 @@ def a_shard(*, is_initialised: bool = True, chunk_bytes: int = 4 * ELEMENTS) -> 
     shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1), chunk_bytes)
     for sender in range(2):
-        shard.admit(SenderLife(sender, 1))
+        shard.admit(SenderIncarnation(sender, 1))
     return shard
 
 
@@ -64,7 +64,7 @@ def test_a_push_computed_on_a_version_to_come_is_refused() -> None:
     assert not parameters(shard).any()
 
 
-def test_staleness_is_known_only_of_a_version_of_this_life() -> None:
+def test_staleness_is_known_only_of_a_version_of_this_incarnation() -> None:
     shard = a_shard()
     assert answer(shard, a_push(version_incarnation=1)).staleness == 0
     assert answer(shard, a_push(sequence=2, version_incarnation=1)).staleness == 1
@@ -105,7 +105,7 @@ def test_what_the_update_rule_keeps_can_be_fetched() -> None:
     shard = downpour_shards.build(state, rule)
     placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, rule.kept)
     shard.configure(placement, 4 * ELEMENTS)
-    shard.admit(SenderLife(0, 1))
+    shard.admit(SenderIncarnation(0, 1))
     answer(shard, a_push(), value=1.0)
     answer(shard, a_push(sequence=2), value=1.0)
 
@@ -123,6 +123,6 @@ def test_a_vector_that_is_not_kept_here_cannot_be_fetched(number: int) -> None:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
     shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("trial",)), 64)
-    shard.admit(SenderLife(0, 1))
+    shard.admit(SenderIncarnation(0, 1))
     header = a_header(Verb.FETCH, vector=number, count=1, incarnation=1, receiver_incarnation=1)
     assert answer(shard, header).reason == Reason.WRONG_LAYOUT

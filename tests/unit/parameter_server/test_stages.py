@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol import commands
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
 from disttrain.parameter_server import final_snapshot, restoring, strategies
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.final_snapshot import GracefulShutdown, SnapshotWriter
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
@@ -61,7 +61,7 @@ class Story:
     def another(self) -> Shard:
         state = ShardState(index=0, incarnation=1)
         shard = Shard(strategies.stages(SPEC, state, Records(incarnation=1)))
-        shard.admit(SenderLife(0, 1))
+        shard.admit(SenderIncarnation(0, 1))
         return shard
 
     def reload(self) -> RestoredShard:
@@ -174,7 +174,7 @@ def test_a_return_that_fails_leaves_it_where_it_is(tmp_path: Path) -> None:
     assert answer.header.reason == Reason.WRONG_EVALUATION
 
 
-def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
+def test_its_next_incarnation_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     story = Story(tmp_path, placements.PARAMETERS)
     story.push()
     reached = story.parameters()

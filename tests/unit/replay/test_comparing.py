@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disttrain.coordinator.protocol.fields import START
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replay.comparing import ComparingLedger, Differences, RecordContradicted
 from disttrain.replica.ledger import RECORD, Gradient, Kind
 
@@ -14,7 +14,7 @@ def a_log(*events: tuple[Kind, int, float]) -> ComparingLedger:
     for place, (kind, number, loss) in enumerate(events):
         records["kind"][place], records["number"][place] = kind, number
         records["loss"][place] = loss
-    return ComparingLedger(SenderLife(3, 1), records, Differences())
+    return ComparingLedger(SenderIncarnation(3, 1), records, Differences())
 
 
 def differences(ledger: ComparingLedger, loss: float) -> list[str]:
@@ -31,7 +31,7 @@ def test_a_loss_that_differs_in_its_last_bit_is_a_difference() -> None:
     found = differences(a_log((Kind.COMPUTED, 4, 0.1)), float(np.nextafter(0.1, 1)))
 
     assert len(found) == 1
-    assert "replica-3 (life 1) step 4" in found[0]
+    assert "replica-3 (incarnation 1) step 4" in found[0]
 
 
 def test_a_loss_that_is_not_a_number_twice_is_no_difference() -> None:

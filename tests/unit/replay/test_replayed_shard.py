@@ -8,9 +8,9 @@ import pytest
 
 from builders import placements
 from builders.jobs import a_job
-from disttrain.audit.evidence import Life
+from disttrain.audit.evidence import Incarnation
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replay import recording
 from disttrain.replay.comparing import RecordContradicted
@@ -29,7 +29,7 @@ CHUNK_ELEMENTS = 2
 LONG_SECONDS = 5.0
 """A client that hears nothing for so long makes its connection anew."""
 RULE = "{predictedMomentum: {learningRate: 1.0, momentum: 0.5}}"
-FIRST, SECOND = SenderLife(0, 1), SenderLife(1, 1)
+FIRST, SECOND = SenderIncarnation(0, 1), SenderIncarnation(1, 1)
 
 
 class Recorded:
@@ -46,22 +46,22 @@ class Replay:
     def __init__(self) -> None:
         placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("velocity",))
         self.wires = Wires(placement, Recorded.chunk_bytes, [1])
-        log = Life(process="shard-0", index=0, incarnation=1, records=np.zeros(0, RECORD))
+        log = Incarnation(process="shard-0", index=0, incarnation=1, records=np.zeros(0, RECORD))
         self.shard = ReplayedShard(cast("Recording", Recorded()), log, placement, self.wires)
         self.shard.state.is_initialised = True
-        for life in (FIRST, SECOND):
-            self.shard.shard.admit(life)
+        for incarnation in (FIRST, SECOND):
+            self.shard.shard.admit(incarnation)
         self.place = a_buffer(0.0)
         self.answers: list[PushResult] = []
         self.fetched: list[FetchResult] = []
 
-    def push(self, life: SenderLife) -> None:
+    def push(self, incarnation: SenderIncarnation) -> None:
         push = Push(sequence=1, gradient=a_buffer(1.0), versions=[Version(1, 0)])
-        client = self.wires.sides(life).push
+        client = self.wires.sides(incarnation).push
         self.wires.time.start(lambda: self.answers.extend(client.push(push)))
 
-    def fetch(self, life: SenderLife) -> None:
-        client = self.wires.sides(life).fetch
+    def fetch(self, incarnation: SenderIncarnation) -> None:
+        client = self.wires.sides(incarnation).fetch
         into = {placements.PARAMETERS: self.place}
         self.wires.time.start(lambda: self.fetched.append(client.fetch(into)))
 
@@ -88,22 +88,24 @@ def a_buffer(value: float) -> Buffer:
     return buffer
 
 
-def a_record(kind: Kind, life: SenderLife, chunk: int, vector: int = TRAINED) -> np.void:
+def a_record(
+    kind: Kind, incarnation: SenderIncarnation, chunk: int, vector: int = TRAINED
+) -> np.void:
     records = np.zeros(1, RECORD)
     records["kind"], records["vector"], records["chunk"] = kind, vector, chunk
-    records["sender"], records["incarnation"] = life
+    records["sender"], records["incarnation"] = incarnation
     records["sequence"], records["live_replicas"] = 1, 3
     records["chunks"] = 0 if kind == Kind.CHUNK_FETCHED else ELEMENTS // CHUNK_ELEMENTS
     record: np.void = records[0]
     return record
 
 
-def applied(life: SenderLife, chunk: int) -> np.void:
-    return a_record(Kind.CHUNK_APPLIED, life, chunk)
+def applied(incarnation: SenderIncarnation, chunk: int) -> np.void:
+    return a_record(Kind.CHUNK_APPLIED, incarnation, chunk)
 
 
-def given(life: SenderLife, chunk: int) -> np.void:
-    return a_record(Kind.CHUNK_FETCHED, life, chunk)
+def given(incarnation: SenderIncarnation, chunk: int) -> np.void:
+    return a_record(Kind.CHUNK_FETCHED, incarnation, chunk)
 
 
 def test_chunks_are_given_as_the_update_rule_serves_them(replay: Replay) -> None:
@@ -121,12 +123,16 @@ def test_chunks_are_given_as_the_update_rule_serves_them(replay: Replay) -> None
 
 
 def test_what_replicas_ask_for_at_once_is_done_in_the_order_of_the_log(replay: Replay) -> None:
-    for life in (FIRST, SECOND):
-        replay.push(life)
+    for incarnation in (FIRST, SECOND):
+        replay.push(incarnation)
 
-    replay.follow(*(applied(life, chunk) for chunk in (0, 1) for life in (SECOND, FIRST)))
+    replay.follow(
+        *(applied(incarnation, chunk) for chunk in (0, 1) for incarnation in (SECOND, FIRST))
+    )
 
-    versions = [replay.shard.state.deliveries.of(*life).version for life in (FIRST, SECOND)]
+    versions = [
+        replay.shard.state.deliveries.of(*incarnation).version for incarnation in (FIRST, SECOND)
+    ]
     assert versions == [2, 1]
 
 
@@ -152,7 +158,7 @@ def test_nothing_is_done_that_the_log_does_not_name(replay: Replay) -> None:
     assert replay.fetched == []
 
 
-def test_a_fenced_life_goes_on_with_what_other_shards_name(replay: Replay) -> None:
+def test_a_fenced_incarnation_goes_on_with_what_other_shards_name(replay: Replay) -> None:
     replay.shard.shard.fence(FIRST)
 
     replay.push(FIRST)
@@ -177,7 +183,9 @@ def test_what_nobody_asks_for_contradicts_the_record(
     replay.push(FIRST)
     replay.fetch(FIRST)
 
-    with pytest.raises(RecordContradicted, match=rf"replica-0 \(life 1\) does not come to {what}"):
+    with pytest.raises(
+        RecordContradicted, match=rf"replica-0 \(incarnation 1\) does not come to {what}"
+    ):
         replay.follow(record)
 
 

@@ -20,9 +20,13 @@ def a_log(*records: Record) -> Records:
     return log
 
 
-def answer(shard: int, number: int, version: int, life: int = 1) -> Record:
+def answer(shard: int, number: int, version: int, incarnation: int = 1) -> Record:
     return Record(
-        Kind.ACKNOWLEDGED, shard=shard, shard_incarnation=life, number=number, version=version
+        Kind.ACKNOWLEDGED,
+        shard=shard,
+        shard_incarnation=incarnation,
+        number=number,
+        version=version,
     )
 
 
@@ -42,10 +46,10 @@ def test_answers_of_each_shard_become_one_record() -> None:
     assert folding.unfold(short, ledger.ANSWERS)["number"].tolist() == [1, 2, 3, 4] * 2
 
 
-@pytest.mark.parametrize("late", [answer(0, 3, 1), answer(0, 3, 9, life=1)])
+@pytest.mark.parametrize("late", [answer(0, 3, 1), answer(0, 3, 9, incarnation=1)])
 def test_an_answer_that_goes_back_stays_as_it_is(late: Record) -> None:
-    before = answer(0, 2, 5, life=1 if late.version == 1 else 2)
-    short = ledger.fold(a_log(before, late, answer(0, 4, 10, life=2)))
+    before = answer(0, 2, 5, incarnation=1 if late.version == 1 else 2)
+    short = ledger.fold(a_log(before, late, answer(0, 4, 10, incarnation=2)))
     assert kinds(short) == [Kind.ANSWERS_FOLDED, Kind.ACKNOWLEDGED, Kind.ANSWERS_FOLDED]
 
 

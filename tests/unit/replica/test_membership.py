@@ -30,7 +30,9 @@ def segments() -> int:
     return found
 
 
-def test_a_life_that_has_left_keeps_no_connection_and_no_shared_memory(tmp_path: Path) -> None:
+def test_an_incarnation_that_has_left_keeps_no_connection_and_no_shared_memory(
+    tmp_path: Path,
+) -> None:
     before = segments()
     folder = RunFolder(tmp_path)
     folder.ledger.mkdir()

@@ -1,4 +1,4 @@
-"""How one life of a replica ends."""
+"""How one incarnation of a replica ends."""
 
 import queue
 from collections.abc import Callable

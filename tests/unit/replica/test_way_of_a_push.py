@@ -28,10 +28,10 @@ from builders.networks import a_network
 from builders.replicas import Replica, replica
 from builders.shard_thread import ShardThread
 from builders.transports import PATIENCE
-from disttrain.job.optimizer import Optimizer
+from disttrain.job.strategies.downpour import Optimizer
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
@@ -116,7 +116,7 @@ def a_shard(folder: Path, model: torch.nn.Module, transport: Transport) -> Shard
     shard = downpour_shards.build(ShardState(index=0, incarnation=1), rule, records)
     placement = place(model_tensors.describe(model).layout, 1, rule.kept)
     shard.configure(placement, transport.chunk_bytes)
-    shard.admit(SenderLife(0, 1))
+    shard.admit(SenderIncarnation(0, 1))
     return shard
 
 

@@ -19,14 +19,16 @@ RECORD = np.dtype(
         ("began", "<u8"),
     ]
 )
-SHAPE = Shape(one=ONE, folded=FOLDED, number="number", owner="owner", life="life", began="began")
+SHAPE = Shape(
+    one=ONE, folded=FOLDED, number="number", owner="owner", incarnation="life", began="began"
+)
 
 
 def a_log(*rows: tuple[int, int, int, int]) -> Records:
-    """Kind, owner, life, number; one a nanosecond, with 8 samples each."""
+    """Kind, owner, incarnation, number; one a nanosecond, with 8 samples each."""
     log = np.zeros(len(rows), RECORD)
-    for place, (kind, owner, life, number) in enumerate(rows):
-        log[place] = (place + 1, kind, owner, life, number, 8, 0, 0)
+    for place, (kind, owner, incarnation, number) in enumerate(rows):
+        log[place] = (place + 1, kind, owner, incarnation, number, 8, 0, 0)
     return log
 
 
@@ -63,7 +65,7 @@ def test_whatever_breaks_the_order_of_an_owner_ends_a_run(
     assert len(folded(log)) == 3
 
 
-def test_lives_of_an_owner_are_not_mixed() -> None:
+def test_incarnations_of_an_owner_are_not_mixed() -> None:
     log = a_log((ONE, 7, 1, 1), (ONE, 7, 2, 2))
     assert spans(folded(log)) == [(FOLDED, 7, 1, 1, 1, 8), (FOLDED, 7, 2, 2, 2, 8)]
 

@@ -126,14 +126,14 @@ def test_killed_at_any_step_of_a_fold_the_file_is_whole(
         with pytest.raises(Killed):
             file.fold(shortened)
 
-    next_life = RecordFile(tmp_path / "next.bin", head)
-    next_life.append(b"n" * RECORD_BYTES)
-    next_life.fold(shortened)
+    next_incarnation = RecordFile(tmp_path / "next.bin", head)
+    next_incarnation.append(b"n" * RECORD_BYTES)
+    next_incarnation.fold(shortened)
 
     kept = b"(   abc)" if step == "fstat" else b"aaaaaaaabbbbbbbbcccccccc"
     assert path.read_bytes() == b"head   0" + kept
     assert (tmp_path / "next.bin").read_bytes() == b"head   0(     n)"
-    next_life.close()
+    next_incarnation.close()
 
 
 def _dies(*_: object, **__: object) -> Any:

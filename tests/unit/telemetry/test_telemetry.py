@@ -119,7 +119,7 @@ def test_an_exception_brings_its_traceback(tmp_path: Path) -> None:
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_the_lives_of_a_process_follow_one_another_in_its_log(tmp_path: Path) -> None:
+def test_the_incarnations_of_a_process_follow_one_another_in_its_log(tmp_path: Path) -> None:
     for life in (1, 2):
         file = logs.configure("replica-0", tmp_path)
         logs.get("test").info("begins", life=life)

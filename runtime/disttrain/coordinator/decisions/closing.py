@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.transaction import Transaction
-from disttrain.coordinator.phases import LifeState, Phase, StopReason
+from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.messages import FailureReason
 
@@ -99,7 +99,7 @@ def _go_on(transaction: Transaction) -> None:
     for loop in transaction.live.replicas():
         if loop.own_data:
             reason = "ended when the target seemed reached"
-            membership.lose(transaction, loop, LifeState.LEFT, reason)
+            membership.lose(transaction, loop, IncarnationState.LEFT, reason)
     transaction.go_to(Phase.RUNNING)
 
 

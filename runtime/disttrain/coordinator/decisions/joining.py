@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
@@ -19,7 +19,7 @@ MOST_REPLICAS = 4096
 def join(
     transaction: Transaction, request: messages.Join
 ) -> messages.Joined | messages.Refused | None:
-    """Names the process and its life; the same instance gets the same answer.
+    """Names the process and its incarnation; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
     """
@@ -30,7 +30,7 @@ def join(
         if (known := group.member_of(request.instance)) is not None:
             return membership.heard(transaction, known) or _joined(transaction, known)
     if request.instance in transaction.state.old_instances:
-        message = f"instance {request.instance} was replaced by a newer life"
+        message = f"instance {request.instance} was replaced by a newer incarnation"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(transaction, request):
         return refusal
@@ -54,7 +54,7 @@ def _take_in(
     if found is not None and found.has_room_for(request.partition):
         return _joined(transaction, _admit(transaction, request, index, found.incarnation))
     if found is not None:
-        membership.lose(transaction, found, LifeState.DEAD, "a newer life has joined")
+        membership.lose(transaction, found, IncarnationState.DEAD, "a newer incarnation has joined")
     incarnation = membership.next_incarnation(transaction, request.role, index)
     return _joined(transaction, _admit(transaction, request, index, incarnation))
 
@@ -243,6 +243,7 @@ def _joined(transaction: Transaction, member: MemberId) -> messages.Joined:
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
+        instances=known.instances,
         placement=news.placement(transaction),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,

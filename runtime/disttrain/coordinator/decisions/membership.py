@@ -3,7 +3,7 @@
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -39,7 +39,7 @@ def admission(transaction: Transaction, member: MemberId) -> messages.Refused | 
     if is_of_present or member.incarnation > transaction.state.incarnations.get(member.group, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
-    why = found.reason if found is not None else "a newer life has joined"
+    why = found.reason if found is not None else "a newer incarnation has joined"
     message = f"{name} incarnation {member.incarnation} is no member any more: {why}"
     return messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message=message)
 
@@ -49,13 +49,13 @@ def next_incarnation(transaction: Transaction, role: Role, index: int) -> int:
     return max(known, transaction.state.first_incarnation) + 1
 
 
-def lose(transaction: Transaction, found: Group, state: LifeState, reason: str) -> None:
+def lose(transaction: Transaction, found: Group, state: IncarnationState, reason: str) -> None:
     """A group's incarnation has ended: nothing more is taken from it, its work goes to others."""
     if not found.live:
         return
     member = found.member
     trained = transaction.state.began is not None and member.role is Role.REPLICA
-    asked = state is LifeState.DEAD and trained
+    asked = state is IncarnationState.DEAD and trained
     lost = member_entries.MemberLost(
         member=member,
         state=state,
@@ -83,10 +83,13 @@ def leave(transaction: Transaction, request: messages.Leave) -> None:
     speaks = request.member.role is Role.REPLICA and not request.member.partition
     if request.progress is not None and speaks:
         transaction.record(member_entries.Drained(member=request.member, progress=request.progress))
-        lose(transaction, found, LifeState.LEFT, request.reason)
+        lose(transaction, found, IncarnationState.LEFT, request.reason)
     else:
         lose(
-            transaction, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason
+            transaction,
+            found,
+            IncarnationState.LEFT if request.saved else IncarnationState.DEAD,
+            request.reason,
         )
 
 
@@ -101,7 +104,7 @@ def died(transaction: Transaction, request: messages.MemberDied) -> None:
         name = found.process_name(partition)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
     if found is not None and found.is_process(partition, request.pid):
-        lose(transaction, found, LifeState.DEAD, what.strip())
+        lose(transaction, found, IncarnationState.DEAD, what.strip())
     if not request.final:
         return
     if request.role is Role.SHARD and transaction.settings.durability is Durability.NONE:
@@ -123,7 +126,7 @@ def check_silence(transaction: Transaction) -> None:
         silence, who = _longest_silence(transaction, found)
         draining = transaction.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
-            lose(transaction, found, LifeState.DEAD, f"{who}silent for {silence:.1f} s")
+            lose(transaction, found, IncarnationState.DEAD, f"{who}silent for {silence:.1f} s")
         elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
             _expire(transaction, found.member)
 
@@ -165,7 +168,7 @@ def take_losses(transaction: Transaction, shard: MemberId, losses: tuple[LostUpd
 
 
 def answer_fences(transaction: Transaction, shard: int, restored: messages.Restored | None) -> None:
-    """A shard's new life answers at once for the dead it is still asked about."""
+    """A shard's new incarnation answers at once for the dead it is still asked about."""
     senders = () if restored is None else restored.senders
     known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
     for fencing in list(transaction.state.fencings):
@@ -207,7 +210,7 @@ def _holder_lost(transaction: Transaction, holder: Group, reason: str) -> None:
             transaction.state.checkpoint.number, f"{name} died: {reason}"
         )
     trained = transaction.state.began is not None and not transaction.state.phase.ended
-    is_dead = holder.state is LifeState.DEAD
+    is_dead = holder.state is IncarnationState.DEAD
     if trained and is_dead and transaction.settings.durability is Durability.NONE:
         message = f"{name} died and durability is none: {reason}"
         transaction.fail(

@@ -1,7 +1,7 @@
 """What members have to know: of each other, who holds what, how often they speak. Decides; no I/O.
 
-One list for all members of a role, not a command for each pair: a shard learns which lives of the
-replicas it serves, a replica where the shards listen.
+One list for all members of a role, not a command for each pair: a shard learns which incarnations
+of the replicas it serves, a replica where the shards listen.
 """
 
 from dataclasses import replace
@@ -29,7 +29,10 @@ def of_members(transaction: Transaction, role: Role) -> HeartbeatReply:
     found = _always(transaction, role)
     if role is Role.SHARD:
         lives = {replica.index: replica.incarnation for replica in transaction.live.replicas()}
-        return replace(found, replicas=lives)
+        instances: dict[int, tuple[str, ...]] = {
+            replica.index: (replica.instance,) for replica in transaction.live.replicas()
+        }
+        return replace(found, replicas=lives, instances=instances)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
         for shard in transaction.live.shards()

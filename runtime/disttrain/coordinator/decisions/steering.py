@@ -12,7 +12,7 @@ from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.phases import LifeState, Phase, StopReason
+from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
@@ -152,8 +152,8 @@ def _upload(transaction: Transaction, empty: list[Group]) -> None:
         transaction.issue(free[0].member, command, lives)
     elif len(replicas) >= transaction.settings.replicas:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
-        reason = f"{empty[0].member.name} needs initial values, which a new life can send"
-        membership.lose(transaction, replicas[0], LifeState.DEAD, reason)
+        reason = f"{empty[0].member.name} needs initial values, which a new incarnation can send"
+        membership.lose(transaction, replicas[0], IncarnationState.DEAD, reason)
 
 
 _STEPS = {

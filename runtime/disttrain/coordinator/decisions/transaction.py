@@ -118,7 +118,7 @@ class CoordinatorSide(Stage):
         """What follows from an answer to a command that is the strategy's own."""
 
     def shard_lost(self, transaction: "Transaction") -> None:
-        """A life of a shard has ended."""
+        """An incarnation of a shard has ended."""
 
     def has_work(self, transaction: "Transaction", member: MemberId) -> bool:
         """Whether a replica has work that others would wait for if it is silent."""

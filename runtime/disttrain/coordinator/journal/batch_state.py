@@ -72,7 +72,8 @@ class Batch(Strict):
     """What was done before it."""
     course: KeptRunState
     sent: bool = False
-    """The command of the run was given to somebody, in this life of the coordinator or before."""
+    """The command of the run was given to somebody, in this incarnation of the coordinator or
+    before."""
     told: int = 0
     """Winners of the evaluation that the shards were told of."""
     cut: KeptRunState | None = None
@@ -184,7 +185,7 @@ class Batch(Strict):
         self.opened = None
 
     def resume(self, coordinator: int) -> None:
-        """From the ledger of a checkpoint: the shards restore the same snapshot, in new lives."""
+        """From a checkpoint's ledger: the shards restore the same snapshot, in new incarnations."""
         for one in {attempt.worker for attempt in self.course.evaluation.attempts.values()}:
             self.driver.lost(self.course, one)
         self.cut = self.cut_number = self.opened = None

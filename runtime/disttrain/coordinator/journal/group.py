@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol.fields import MemberId, Partitions, Progress, Strict
 from disttrain.job import names
 from disttrain.transport.header import Role
@@ -38,7 +38,7 @@ class Group(Strict):
     instance: str = ""
     """Of the first process, as all up to `address`; empty: it has not joined yet."""
     pid: int = 0
-    state: LifeState = LifeState.LIVE
+    state: IncarnationState = IncarnationState.LIVE
     """Of all its members: the end of one is the end of all."""
     address: str = ""
     metrics_address: str = ""
@@ -81,7 +81,7 @@ class Group(Strict):
     @property
     def live(self) -> bool:
         """Whether its incarnation goes on."""
-        return self.state is LifeState.LIVE
+        return self.state is IncarnationState.LIVE
 
     @property
     def is_whole(self) -> bool:

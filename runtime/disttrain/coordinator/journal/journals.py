@@ -24,8 +24,8 @@ class DecisionJournal(Protocol):
     def claim(self, identity: str) -> None:
         """Takes the journal over: comes before it is replayed. Without it nobody is looked for.
 
-        `identity`: of the place where this coordinator runs, the same in its next life. Raises
-        Superseded when that was followed by another one; OSError or CheckpointError.
+        `identity`: of the place where this coordinator runs, the same in its next incarnation.
+        Raises Superseded when that was followed by another one; OSError or CheckpointError.
         """
 
     def require_owner(self) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from disttrain.coordinator.journal.group import Group, Process
 from disttrain.coordinator.journal.state import Fencing, IssuedCommand, State
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol.commands import Admit, Command
 from disttrain.coordinator.protocol.fields import (
     Lease,
@@ -72,7 +72,7 @@ class MemberJoined(Tagged, kind="member_joined"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardRestored(Tagged, kind="shard_restored"):
-    """A shard's new life says what it came back with."""
+    """A shard's new incarnation says what it came back with."""
 
     member: MemberId
     restored: Restored
@@ -112,7 +112,7 @@ class MemberLost(Tagged, kind="member_lost"):
     """
 
     member: MemberId
-    state: LifeState
+    state: IncarnationState
     reason: str
     shards: tuple[int, ...] = ()
     """Shards to be asked."""
@@ -146,7 +146,7 @@ class MemberLost(Tagged, kind="member_lost"):
                 samples=found.progress.samples,
             )
             state.fencings.append(fencing)
-        elif self.state is LifeState.DEAD:
+        elif self.state is IncarnationState.DEAD:
             # No shard can have applied anything beyond what it has reported.
             state.data.reconcile(self.member, Position(), Position())
 

@@ -116,7 +116,7 @@ class ObjectJournal:
             owners.require_newest(self._generation, set(generations))
         self._generation = 1 + max([self._generation, *generations])
         if not self._is_conditional:
-            # Never a number that an attempt of an earlier life had that may still arrive.
+            # Never a number that an attempt of an earlier incarnation had that may still arrive.
             self._generation = max(self._generation, int(self._clock()))
         self._tainted = True
         self._create(_name(self._generation, 0), lines.line(state.to_json(found)))

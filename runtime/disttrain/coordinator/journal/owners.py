@@ -30,7 +30,7 @@ def require_newest(mine: int, claims: Iterable[int]) -> None:
 
 
 def require_not_replaced(identity: str, claims: Mapping[int, str]) -> None:
-    """Raise Superseded if this place, perhaps in an earlier life, was followed by another one.
+    """Raise Superseded if this place, perhaps an earlier incarnation, was followed by another.
 
     Else two coordinators, of which each is started again, would take over from each other for ever.
     """

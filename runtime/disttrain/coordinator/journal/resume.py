@@ -6,11 +6,10 @@ from enum import StrEnum
 
 from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.phases import LIVES_PER_RUN, Phase
+from disttrain.coordinator.phases import INCARNATIONS_PER_RUN, Phase
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.job.batch_optimizer import Lbfgs
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Lbfgs, Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.line_search import ArmijoRules
 
@@ -36,7 +35,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.resumed_lives = dict(state.incarnations)
     state.totals.take_over_losses(shards)
     highest = max([state.first_incarnation, state.incarnation, *state.incarnations.values()])
-    state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
+    state.first_incarnation = (highest // INCARNATIONS_PER_RUN + 1) * INCARNATIONS_PER_RUN
     state.incarnation = state.first_incarnation + 1
     if state.batch is None:
         state.warm_start.cut = None

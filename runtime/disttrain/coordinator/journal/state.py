@@ -51,7 +51,7 @@ class IssuedCommand(Strict):
     member: MemberId
     order: Command
     shards: dict[int, int] = field(default_factory=dict)
-    """Upload: the lives of the shards it is for."""
+    """Upload: the incarnations of the shards it is for."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -112,7 +112,7 @@ class State(Strict):
     job_uid: str = ""
     """Whose journal this is."""
     incarnation: int = 1
-    """Life of the coordinator."""
+    """Incarnation of the coordinator."""
     phase: Phase = Phase.WAITING
     reason: str = ""
     message: str = ""
@@ -137,13 +137,14 @@ class State(Strict):
     replicas: dict[int, Group] = field(default_factory=dict)
     shards: dict[int, Group] = field(default_factory=dict)
     replicas_epoch: int = 0
-    """Grows with each replica that joins or ends, and with each life of the coordinator."""
+    """Grows with each replica that joins or ends, and with each incarnation of the coordinator."""
     shards_epoch: int = 0
     """The same of the shards."""
     incarnations: dict[str, int] = field(default_factory=dict)
     """The highest given, by the name of the group."""
     old_instances: list[str] = field(default_factory=list)
-    """Replaced lives, the latest ones: a late copy of their join must not replace a newer life."""
+    """Replaced incarnations, the latest ones: a late copy of their join must not replace a newer
+    incarnation."""
     fencings: list[Fencing] = field(default_factory=list)
     orders: dict[int, IssuedCommand] = field(default_factory=dict)
     next_order: int = 1
@@ -151,7 +152,8 @@ class State(Strict):
     next_checkpoint: int = 1
     last_checkpoint: int | None = None
     saved: Saved | None = None
-    """The same checkpoint, if this or an earlier life of this job's coordinator saw it made."""
+    """The same checkpoint, if this or an earlier incarnation of this job's coordinator saw it
+    made."""
     checkpoint_tried: float | None = None
     evaluations: list[Evaluation] = field(default_factory=list)
     """The latest ones."""
@@ -172,11 +174,13 @@ class State(Strict):
     totals: Totals = field(default_factory=Totals)
     resumed_from: str = ""
     first_incarnation: int = 0
-    """Lives up to this number belong to the run that this one resumes."""
+    """Incarnations up to this number belong to the run that this one resumes."""
     resumed_lives: dict[str, Count] = field(default_factory=dict)
-    """The latest life of each process, by name, that had joined when the ledger was taken."""
+    """The latest incarnation of each process, by name, that had joined when the ledger was
+    taken."""
     resumed_samples: dict[str, Count] = field(default_factory=dict)
-    """Samples per replica life that the ledger or a restored shard holds: see `count_resumed`."""
+    """Samples per replica incarnation that the ledger or a restored shard holds: see
+    `count_resumed`."""
 
     @property
     def may_go_on(self) -> bool:
@@ -224,7 +228,7 @@ class State(Strict):
             found.progress = replace(found.progress, samples=samples)
 
     def count_resumed(self, index: int, incarnation: int, samples: int) -> int:
-        """A life of the run before had processed so many; how many of them are news.
+        """An incarnation of the run before had processed so many; how many of them are news.
 
         Of one that ended before the ledger was taken none are: the ledger has all that it did.
         """
@@ -252,7 +256,7 @@ class State(Strict):
 
     @property
     def latest_time(self) -> float:
-        """The latest moment that is in it, by the clocks of all lives until now."""
+        """The latest moment that is in it, by the clocks of all incarnations until now."""
         moments = (
             self.began, self.ended, self.ledger_time, self.checkpoint_tried, self.evaluation_tried,
             *(life.joined for life in (*self.replicas.values(), *self.shards.values())),

@@ -15,18 +15,19 @@ def _key(shard: int, sender: LostUpdates) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class Totals(Strict):
-    """Sums over all lives that have ended, and what no single member knows."""
+    """Sums over all incarnations that have ended, and what no single member knows."""
 
     restarts: dict[str, int] = field(default_factory=dict)
     """By role."""
     updates_lost: dict[str, int] = field(default_factory=dict)
     """Acknowledged and rolled back, by replica; a shard's part of a push counts as one."""
     updates_lost_by_shard: dict[str, int] = field(default_factory=dict)
-    """The same by shard and life of a replica: see `_key`. A shard reports sums over its lives."""
+    """The same by shard and incarnation of a replica: see `_key`. A shard reports sums over its
+    incarnations."""
     partial_chunks: int = 0
     """Chunks of pushes of the dead that were applied only in part."""
     non_finite: dict[str, int] = field(default_factory=dict)
-    """Of ended lives, by replica."""
+    """Of ended incarnations, by replica."""
     checkpoints: int = 0
     checkpoint_failures: int = 0
     damaged_checkpoints: list[int] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Totals(Strict):
     """Longest time that a checkpoint stopped a shard."""
     evaluations: int = 0
     replica_reports: dict[int, ReplicaReport] = field(default_factory=dict)
-    """Last reports of ended lives, added up, by index."""
+    """Last reports of ended incarnations, added up, by index."""
     shard_reports: dict[int, ShardReport] = field(default_factory=dict)
 
     def add_restart(self, role: Role) -> None:

@@ -34,7 +34,7 @@ from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import append_file, logs
+from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.interface import Listener
 
@@ -42,7 +42,8 @@ LOG = logs.get(__name__)
 
 _THIS_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LET_IN_SECONDS = 10.0
-"""An object store's credentials may come a moment after the pod; then the first life gives up."""
+"""An object store's credentials may come a moment after the pod; then the first incarnation gives
+up."""
 _ASK_AGAIN_SECONDS = 1.0
 
 _EXIT_CODES = {
@@ -122,7 +123,7 @@ def _begun(config: LaunchConfig) -> tuple[Parts, Origin]:
 
 
 def _was_let_in(config: LaunchConfig) -> bool:
-    """Whether a life before this one has served, as far as this folder knows."""
+    """Whether an incarnation before this one has served, as far as this folder knows."""
     return config.resume_from is None and RunFolder(config.run_folder).status.exists()
 
 
@@ -148,7 +149,8 @@ def open_parts(
     found, origin = first_state(config, store)
     kept.begin(found)
     if config.resume_from is not None:
-        # Before anybody is told anything: a next life that began anew would tell the same lives.
+        # Before anybody is told anything: a next incarnation that began anew would tell the same
+        # incarnations.
         RunFolder(config.run_folder).resumed.touch()
     stages = strategies.stages(config.job.spec, config.checkpoints.uri)
     places = Places(model_file=_model_file(config), staging=store.staging, checkpoint=store.place)
@@ -293,7 +295,7 @@ def _known(noted: Path) -> list[str] | None:
 
 def _note(noted: Path, boot: str) -> None:
     noted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = append_file.descriptor(noted)
+    descriptor = logs.open_to_append(noted)
     try:
         os.write(descriptor, f"{boot}\n".encode())
         # It is for the time after the machine went down.

@@ -27,7 +27,7 @@ class CoordinatorClient:
     """Talks to the coordinator in the background; every method may be called from any thread.
 
     It survives a restart of the coordinator: requests are repeated until they are answered. When
-    this life is fenced,
+    this incarnation is fenced,
     waiting and later requests raise MemberFenced, and `commands` gets an `End` with id 0.
     """
 
@@ -69,7 +69,7 @@ class CoordinatorClient:
 
     @property
     def shards(self) -> tuple[messages.ShardAddress, ...]:
-        """The shards' present lives, as they were told last."""
+        """The shards' present incarnations, as they were told last."""
         return self._latest.shards or ()
 
     @property

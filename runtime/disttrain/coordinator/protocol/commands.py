@@ -45,7 +45,7 @@ class Admit(Tagged, kind="admit"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fence(Tagged, kind="fence"):
-    """To a shard: nothing of this life of a replica (or an earlier one) is applied from now on.
+    """To a shard: nothing of a replica up to this incarnation is applied from now on.
 
     Answer `Fenced`.
     """

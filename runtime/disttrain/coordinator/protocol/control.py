@@ -73,7 +73,8 @@ class ControlConnection:
         self._early: tuple[NumberedCommand, ...] = ()
         """Commands that came while `join` waited."""
         self._coordinator = 0
-        """The newest life of the coordinator that was heard; an older one is not listened to."""
+        """The newest incarnation of the coordinator that was heard; an older one is not listened
+        to."""
         self._complaint = ""
 
     @property
@@ -218,11 +219,11 @@ class ControlConnection:
             replies[header.sequence] = reply
 
     def _require_newest(self, header: Header) -> None:
-        """Raises MessageRefused for what an older life of the coordinator says."""
+        """Raises MessageRefused for what an older incarnation of the coordinator says."""
         if 0 < header.incarnation < self._coordinator:
             message = (
-                f"life {header.incarnation} of the coordinator is over: life {self._coordinator} "
-                "was heard"
+                f"incarnation {header.incarnation} of the coordinator is over: "
+                f"incarnation {self._coordinator} was heard"
             )
             raise errors.MessageRefused(message)
         self._coordinator = max(self._coordinator, header.incarnation)
@@ -234,6 +235,7 @@ class ControlConnection:
                 epoch=reply.epoch,
                 shards=reply.shards,
                 replicas=reply.replicas,
+                instances=reply.instances,
                 live_replicas=reply.live_replicas,
                 intervals=reply.intervals,
             )
@@ -290,6 +292,7 @@ def _joined_with(
         epoch=max(news.epoch, known.epoch),
         shards=known.shards if is_late or news.shards is None else news.shards,
         replicas=known.replicas if is_late or news.replicas is None else news.replicas,
+        instances=known.instances if is_late or news.replicas is None else news.instances,
         intervals=news.intervals or known.intervals,
     )
 

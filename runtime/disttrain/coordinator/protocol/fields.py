@@ -64,7 +64,7 @@ class MemberId(Strict):
     partition: Partition = 0
     """Of the process, in its group."""
     incarnation: Count
-    """Number of the group's present life, from 1; given by the coordinator."""
+    """Number of the group's present incarnation, from 1; given by the coordinator."""
 
     @property
     def group(self) -> str:
@@ -116,7 +116,7 @@ START = Position()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress(Strict):
-    """What one life of a replica has finished: acknowledged by ALL shards, or skipped for good.
+    """What an incarnation of a replica has finished: acknowledged by ALL shards, or skipped.
 
     A batch whose gradient was not finite counts as finished too, else its lease would never end.
     """
@@ -138,7 +138,7 @@ NO_PROGRESS = Progress()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SenderPosition(Strict):
-    """How far one life of a replica is at one shard."""
+    """How far one incarnation of a replica is at one shard."""
 
     index: Count
     incarnation: Count
@@ -152,7 +152,7 @@ class SenderPosition(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LostUpdates(Strict):
-    """What all lives of one shard together have lost of one life of a replica."""
+    """What all incarnations of one shard together have lost of one incarnation of a replica."""
 
     index: Count
     incarnation: Count

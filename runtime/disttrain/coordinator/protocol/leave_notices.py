@@ -1,8 +1,8 @@
 """What a member that leaves writes down while no coordinator hears it, and who looks for it.
 
-The next life of the coordinator takes it as if it had been said: the rest of a replica's work goes
-to others at once, and nothing that it did is done again. It lies where all processes of the job
-reach: in the run's folder, or in the job's object store, whose pods share no folder.
+The next incarnation of the coordinator takes it as if it had been said: the rest of a replica's
+work goes to others at once, and nothing that it did is done again. It lies where all processes of
+the job reach: in the run's folder, or in the job's object store, whose pods share no folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class LeaveNotices:
         return self._open_blobs()
 
     def write(self, leave: Leave) -> None:
-        """Leave it for the next life. Where that is impossible, it is a death without one."""
+        """Leave it for the next incarnation. If that is impossible, it is a death without one."""
         try:
             self._blobs.write(_name(leave.member), payloads.encode_request(leave))
         except CheckpointError as error:

@@ -37,21 +37,21 @@ UNASKED = 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoredSender(Strict):
-    """What a restarted shard knows of one life of a replica."""
+    """What a restarted shard knows of one incarnation of a replica."""
 
     sender: SenderPosition
     """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
     acknowledged: Count
     """Pushes of this sender that are in the values or lost (mapped file)."""
     lost: Count
-    """Acknowledged, and in the values no more: the sum over all lives of this shard, and of those
-    shards that are no more for which it answers, so that a report may be repeated. Known only if
-    `acknowledged` is not 0."""
+    """Acknowledged, and in the values no more: the sum over all incarnations of this shard, and of
+    those shards that are no more for which it answers, so that a report may be repeated. Known only
+    if `acknowledged` is not 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restored(Strict):
-    """State with which a shard starts when it is not its first life, or when the job is resumed."""
+    """State with which a shard starts after its first incarnation, or when the job is resumed."""
 
     initialised: bool
     """False: it has no values (died before the first checkpoint) and needs an upload."""
@@ -78,9 +78,9 @@ class Join(Tagged, kind="join"):
     """Processes of the group."""
     place: Text = ""
     """Name of the only place where the process can be, its pod: who joins from the same place is
-    the next life of the same process. Empty: not known."""
+    the next incarnation of the same process. Empty: not known."""
     instance: Annotated[str, Field(min_length=1, max_length=128)]
-    """Random, one per life of a process."""
+    """Random, one per incarnation of a process."""
     pid: Count
     data_address: Text | None = None
     """Shards: where replicas connect to."""
@@ -92,7 +92,7 @@ class Join(Tagged, kind="join"):
     test_samples: Count | None = None
     """Replicas; None or 0: there is nothing to evaluate on."""
     restored: Restored | None = None
-    """Shards; None in a first life."""
+    """Shards; None in a first incarnation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,7 +170,7 @@ class Leave(Tagged, kind="leave"):
     progress: Progress | None = None
     """Replicas; the rest of their leases is given to others. None: how far the shards are tells."""
     saved: bool = False
-    """Shards: all that they have applied is on disk, for their next life."""
+    """Shards: all that they have applied is on disk, for their next incarnation."""
 
 
 class FailureReason(StrEnum):
@@ -223,7 +223,7 @@ class MemberDied(Tagged, kind="member_died"):
     index: Count
     partition: Partition = 0
     pid: Count
-    """Of the process that ended; another life with another pid is left alone."""
+    """Of the process that ended; another incarnation with another pid is left alone."""
     exit_code: int
     """Negative: the signal."""
     reason: Text = ""
@@ -270,7 +270,7 @@ Request: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardAddress(Strict):
-    """Where a shard's present life listens."""
+    """Where a shard's present incarnation listens."""
 
     index: Count
     incarnation: Count
@@ -299,7 +299,7 @@ class Met(Tagged, kind="met"):
     """The answer to `Meet`: those of the wanted values that somebody has given."""
 
     coordinator: Count
-    """Life of the coordinator. What an earlier one was given is lost."""
+    """Incarnation of the coordinator. What an earlier one was given is lost."""
     values: dict[Key, Value]
 
 
@@ -314,8 +314,12 @@ class Joined(Tagged, kind="joined"):
     shards: tuple[ShardAddress, ...] = ()
     """For a replica: those known so far; all of them come with heartbeat replies."""
     replicas: dict[int, Count] = field(default_factory=dict)
-    """For a shard: the living replicas, to be admitted before it serves; all other lives are
+    """For a shard: the living replicas, to be admitted before it serves; all other incarnations are
     refused. Index -> incarnation.
+    """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
+    instance of each partition.
     """
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
@@ -330,9 +334,9 @@ class RefusalReason(StrEnum):
     """Why the coordinator refused a request."""
 
     OLD_INCARNATION = "OldIncarnation"
-    """This life was declared dead: end."""
+    """This incarnation was declared dead: end."""
     UNKNOWN_MEMBER = "UnknownMember"
-    """The coordinator does not know this life: join again with the same instance."""
+    """The coordinator does not know this incarnation: join again with the same instance."""
     NO_SUCH_INDEX = "NoSuchIndex"
     FULL = "Full"
     WRONG_MODEL = "WrongModel"
@@ -341,7 +345,7 @@ class RefusalReason(StrEnum):
     """The job is over."""
     MALFORMED = "Malformed"
     NOT_ALLOWED = "NotAllowed"
-    """Not for the sender's role."""
+    """Not for the sender's role, or in the name of somebody else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -368,6 +372,8 @@ class HeartbeatReply(Tagged, kind="heartbeat_reply"):
     """For a shard: index -> incarnation of all replicas that it serves, and of nobody else. None:
     the epoch is the one that it knows.
     """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """As in `Joined`; told with `replicas`."""
     live_replicas: Count = 0
     lost_leases: tuple[Count, ...] = ()
     """For a replica: leases it held that were given to others; what it has not begun of them is

@@ -31,7 +31,7 @@ def encode_request(request: Request) -> bytes:
         message = (
             f"a request of kind {request.kind} has {len(payload)} bytes, and at most {LIMIT_BYTES} "
             "are taken; for a join: the model has too many tensors, or replicas were started again "
-            "so often that their lives do not fit: begin a new run from the last checkpoint"
+            "so often that their incarnations do not fit: begin a new run from the last checkpoint"
         )
         raise MessageTooLong(message)
     return payload

@@ -100,12 +100,12 @@ class ShardReport(Strict):
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
     uncounted: Count = 0
-    """Lives of senders whose losses it could not count if it died now: its disk is full.
+    """Incarnations of senders whose losses it could not count if it died now: its disk is full.
 
     One more for all those of which what was counted is damaged.
     """
     lost: tuple[LostUpdates, ...] = ()
-    """Of senders of whom one update less is lost than this life said when it joined."""
+    """Of senders of whom one update less is lost than this incarnation said when it joined."""
 
 
 _Report = TypeVar("_Report", ReplicaReport, ShardReport)

@@ -163,7 +163,7 @@ def _faults_and_checkpoints(state: State) -> Json:
 
 
 def _staleness(state: State, watch: Watch) -> Json:
-    """The pushes of all lives so far: quantiles, and the histogram by lower bounds."""
+    """The pushes of all incarnations so far: quantiles, and the histogram by lower bounds."""
     whole = sections.all_shards(state, watch)
     return {
         "p50": reports.staleness_quantile(whole.staleness, 0.5),

@@ -87,7 +87,7 @@ class Watch:
         return report.progress.samples / seconds if report and seconds > 0 else 0.0
 
     def note(self, samples: int, ended: ReplicaReport, now: float) -> None:
-        """Remembers how far the job is; `ended` is the sum of the reports of ended lives."""
+        """Remembers how far the job is; `ended` is the sum of the reports of ended incarnations."""
         reports = [ended, *self.replicas.values()]
         moment = Moment(
             time=now,

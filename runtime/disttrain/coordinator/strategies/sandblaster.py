@@ -252,7 +252,7 @@ def _needs_a_snapshot(transaction: Transaction, batch: Batch) -> bool:
 
 
 def _give(transaction: Transaction, batch: Batch) -> None:
-    """The command to every shard that has not answered it; an earlier life's is void."""
+    """The command to every shard that has not answered it; an earlier incarnation's is void."""
     given = set()
     for issued in transaction.commands.of_kind(commands.Perform):
         if isinstance(issued.order, commands.Perform) and issued.order.order == batch.course.order:

@@ -20,7 +20,7 @@ def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide,
 
 
 def keeper_of_updates(spec: Spec) -> str | None:
-    """The update rule with which a job begins, if a shard's updates are of use to its next life."""
+    """A job's first update rule, if a shard's updates are of use to its next incarnation."""
     stage, side = _of(spec)[0]
     return stage.strategy.rule.update_rule if side.keeps_updates else None
 

@@ -14,7 +14,7 @@ from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server import update_rule, update_rules
-from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
+from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
     Answer,
@@ -41,7 +41,7 @@ class PushedGradients(HolderSide):
         self._rule = rule
         self._factor = update_rule.schedule_factor(rule.config.schedule.rule)
         self._scratch = torch.zeros(0)
-        self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
+        self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
         self.handlers[Verb.PUSH] = self._push
 
@@ -55,12 +55,12 @@ class PushedGradients(HolderSide):
         del description
         return Values(share, config.initial_state)
 
-    def drop(self, life: SenderLife) -> None:
-        for known in [known for known in self._fetches if known.sender == life.sender]:
-            if known.incarnation <= life.incarnation:
+    def drop(self, incarnation: SenderIncarnation) -> None:
+        for known in [known for known in self._fetches if known.sender == incarnation.sender]:
+            if known.incarnation <= incarnation.incarnation:
                 del self._fetches[known]
         if self.state.values is not None:
-            self.state.values.drop_sender(life)
+            self.state.values.drop_sender(incarnation)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
@@ -94,7 +94,7 @@ class PushedGradients(HolderSide):
     def _begin(self, header: Header) -> None:
         state = self.state
         state.deliveries.begin(
-            SenderLife(header.sender, header.incarnation),
+            SenderIncarnation(header.sender, header.incarnation),
             chunks=header.chunks,
             samples=state.samples,
             steps=state.count,
@@ -116,8 +116,8 @@ class PushedGradients(HolderSide):
 
     def _chunk(self, part: Part, header: Header) -> Chunk:
         values, names = self.values, self.config.kept_of_sender
-        life = SenderLife(header.sender, header.incarnation)
-        of_sender = values.of_sender(life, names, part) if names else {}
+        incarnation = SenderIncarnation(header.sender, header.incarnation)
+        of_sender = values.of_sender(incarnation, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
     def served(self, header: Header, part: Part) -> memoryview:
@@ -127,19 +127,19 @@ class PushedGradients(HolderSide):
         return bytes_of(self._rule.serve(self._chunk(part, header), context))
 
     def _fetch_context(self, header: Header) -> FetchContext:
-        life = SenderLife(header.sender, header.incarnation)
-        number, context = self._fetches.get(life, (-1, None))
+        incarnation = SenderIncarnation(header.sender, header.incarnation)
+        number, context = self._fetches.get(incarnation, (-1, None))
         if context is None or number != header.sequence:
             context = FetchContext(
                 sender=header.sender,
-                mean_staleness=self.state.deliveries.of(*life).mean_staleness,
+                mean_staleness=self.state.deliveries.of(*incarnation).mean_staleness,
                 steps=self.state.count,
                 rate=self._rate(self.state.samples),
                 live_replicas=self.state.live_replicas,
             )
             # A copy of an earlier request that comes late is no news of the fetch under way.
             if header.sequence > number:
-                self._fetches[life] = header.sequence, context
+                self._fetches[incarnation] = header.sequence, context
         return context
 
     def _applied(self, header: Header, rate: float) -> Answers:
@@ -191,7 +191,7 @@ class PushedGradients(HolderSide):
         return rate * self._factor(samples)
 
     def _staleness(self, header: Header) -> int:
-        """Updates since the version that a gradient was computed on; -1: it was of another life."""
+        """Updates since the version of a gradient's parameters; -1: of another incarnation."""
         known = header.version_incarnation == self.state.incarnation
         return self.state.count - header.version if known else -1
 
@@ -207,7 +207,9 @@ def _check_sound(header: Header, state: ShardState) -> None:
         # Clipping only makes smaller: anything else would overflow or climb.
         raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
     if header.version_incarnation == state.incarnation and header.version > state.count:
-        sentence = f"computed on version {header.version}, this life has reached {state.count}"
+        sentence = (
+            f"computed on version {header.version}, this incarnation has reached {state.count}"
+        )
         raise Refused(Reason.MALFORMED, sentence)
 
 

@@ -12,10 +12,14 @@ from disttrain.checkpoint.element_types import DTYPES
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import CommandFailed, WhyFailed
 from disttrain.holder.values import Values, bytes_of
-from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.sandblaster import Sandblaster
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.job.strategies.sandblaster import (
+    ConjugateGradient,
+    GradientDescent,
+    Lbfgs,
+    Sandblaster,
+)
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     Answer,
     Answers,
@@ -173,7 +177,8 @@ class BatchVectors(HolderSide):
             element_type=DTYPES[trained.element_type],
         )
         most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
-        # What was heard in this life stays so: a coordinator that is over does not come back.
+        # What was heard in this incarnation stays so: a coordinator that is over does not come
+        # back.
         heard = 0 if self._batch is None else self._batch.log.coordinator
         log = ProgramLog(
             coordinator=max(heard, int(description.get(_COORDINATOR, "0"))),
@@ -185,12 +190,12 @@ class BatchVectors(HolderSide):
             self.records.returned(returned_to, log.last)
             LOG.info("returned to a checkpoint", number=returned_to, command=log.last)
 
-    def drop(self, life: SenderLife) -> None:
+    def drop(self, incarnation: SenderIncarnation) -> None:
         if self._batch is not None:
-            self._batch.staging.forget(Worker(life.sender, life.incarnation))
+            self._batch.staging.forget(Worker(incarnation.sender, incarnation.incarnation))
 
     def too_early(self, header: Header) -> Refused | None:
-        """From a replica that does not know yet that this life of the shard is a new one."""
+        """From a replica that does not know yet that this incarnation of the shard is a new one."""
         is_trial = header.verb == Verb.FETCH and self._is_trial(header)
         if header.verb == Verb.STAGE or is_trial:
             return Refused(Reason.WRONG_EVALUATION, "no evaluation is under way")

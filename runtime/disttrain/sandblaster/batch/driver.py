@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from disttrain.sandblaster import operations
 from disttrain.sandblaster.batch import groups
-from disttrain.sandblaster.batch.batches import Batches
+from disttrain.sandblaster.batch.batches import Batches, Run
 from disttrain.sandblaster.batch.groups import (
     Attempt,
     BackupRules,
@@ -24,12 +24,11 @@ from disttrain.sandblaster.batch.groups import (
     Worker,
 )
 from disttrain.sandblaster.batch.programs import Decided, Performed, Program
-from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.method import Answer, Request
 from disttrain.sandblaster.scheme import IterationScheme, State
 
-ATTEMPTS_OF_A_LIFE = 2**32
-"""A life of the coordinator numbers its attempts from this times its incarnation."""
+ATTEMPTS_PER_INCARNATION = 2**32
+"""An incarnation of the coordinator numbers its attempts from this times its incarnation."""
 
 
 class Stage(StrEnum):
@@ -220,22 +219,22 @@ class Driver:
         self._want(state, request, replace(state.order, number=latest, commits=(), samples=0))
 
     def taken_over(self, state: RunState, coordinator: int) -> None:
-        """Another life of the coordinator goes on from what was journaled.
+        """Another incarnation of the coordinator goes on from what was journaled.
 
         It says its latest command again, and decides nothing before every shard has answered: then
-        no shard listens to an earlier life, which may not know that it is over. Its attempts are
-        numbered differently from those that an earlier life may still give out.
+        no shard listens to an earlier incarnation, which may not know that it is over. Its attempts
+        are numbered differently from those that an earlier incarnation may still give out.
         """
         state.order = replace(state.order, coordinator=coordinator)
         state.answers = {}
         if state.stage is Stage.COMPUTING:
             state.stage = Stage.PREPARING
         state.evaluation.next_attempt = max(
-            state.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
+            state.evaluation.next_attempt, coordinator * ATTEMPTS_PER_INCARNATION
         )
 
     def rolled_back(self, state: RunState, snapshot: RunState, shards: tuple[int, ...]) -> None:
-        """All shards are back where the command of `snapshot` was the next one, in new lives.
+        """All shards, in new incarnations, are back where the command of `snapshot` was the next.
 
         Numbers of evaluations and attempts are never used again.
         """

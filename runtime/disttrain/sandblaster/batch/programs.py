@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.errors import ProgramRefused
 from disttrain.sandblaster.operations import ARRIVED, Operation
 
@@ -83,8 +83,8 @@ class ProgramLog:
         """The answer to a program: one that is said again is not done again.
 
         Raises ProgramRefused for a program of an old coordinator, one that was overtaken, one that
-        comes after another which never arrived, and one whose answer an earlier life of the shard
-        has given. What `perform` raises leaves all as it was.
+        comes after another which never arrived, and one whose answer an earlier incarnation of the
+        shard has given. What `perform` raises leaves all as it was.
         """
         self.check(program.coordinator)
         if program.number == self.last == self._answer.number:
@@ -97,7 +97,7 @@ class ProgramLog:
         return self._answer
 
     def check(self, coordinator: int) -> None:
-        """Remember the newest life of the coordinator. Raises ProgramRefused for an earlier one."""
+        """Remember the newest coordinator's incarnation. Raises ProgramRefused for an older one."""
         if coordinator < self.coordinator:
             message = f"of coordinator {coordinator}; {self.coordinator} was heard already"
             raise ProgramRefused(message)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from disttrain.sandblaster import errors
+from disttrain.sandblaster.batch.batches import Folding, Run
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.programs import Decided, Performed, Program, ProgramLog
-from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.vectors import Vectors
 
@@ -130,7 +130,7 @@ class Staging:
         return not piece.missing
 
     def forget(self, sender: Worker) -> None:
-        """Drop what a life that is over will never complete. What is complete may still win."""
+        """Drop what an ended incarnation will never complete. What is complete may still win."""
         unfinished = [
             attempt
             for attempt, piece in self._pieces.items()
@@ -145,7 +145,7 @@ class Staging:
         """Add up the attempts that won, by group. Said again, or too late, it changes nothing.
 
         Changes nothing and raises NotStaged if one of them is not here as a whole, ProgramRefused
-        if an earlier life of the coordinator, which was over, has told of others.
+        if an earlier incarnation of the coordinator, which was over, has told of others.
         """
         if evaluation != self.evaluation:
             return
@@ -221,7 +221,7 @@ def _folding(groups: int) -> Folding[Array]:
 
 
 class BatchShard:
-    """One life of a shard. Belongs to one thread."""
+    """One incarnation of a shard. Belongs to one thread."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class BatchShard:
         vectors: Vectors | None = None,
         log: ProgramLog | None = None,
     ) -> None:
-        """`vectors` and `log`: of an earlier life, both of one moment; None: nothing is there."""
+        """`vectors`, `log`: of an earlier incarnation, both of one moment; None: there is none."""
         self.vectors = vectors or Vectors(layout.elements, layout.element_type)
         self.log = log or ProgramLog()
         self.staging = Staging(layout, most_bytes=most_staged_bytes)

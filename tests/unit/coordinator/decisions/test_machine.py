@@ -50,7 +50,7 @@ def test_the_same_instance_gets_the_same_answer_and_another_one_replaces_it() ->
     assert isinstance(again, messages.Refused)
 
 
-def test_a_life_that_never_joined_is_told_to_join() -> None:
+def test_an_incarnation_that_never_joined_is_told_to_join() -> None:
     machine = Machine()
     machine.member(Role.REPLICA, 0, "a")
     other = machine.member(Role.REPLICA, 1, "b")
@@ -71,7 +71,7 @@ def test_a_process_without_an_index_gets_the_lowest_free_one() -> None:
     assert another.member.index == 2, "somebody scales them while the job runs"
 
 
-def test_who_joins_from_the_same_place_is_the_next_life_of_the_same_replica() -> None:
+def test_who_joins_from_the_same_place_is_the_next_incarnation_of_the_same_replica() -> None:
     machine = Machine()
     machine.member(Role.SHARD, 0, "s")
     first, other, second = (

@@ -47,7 +47,7 @@ def test_a_shard_hears_of_those_who_end_and_join() -> None:
 def test_a_shard_that_joins_is_told_whom_to_admit_before_it_serves() -> None:
     machine = Machine()
     _, one, two = machine.running()
-    joined = machine.join(Role.SHARD, 0, "next life")
+    joined = machine.join(Role.SHARD, 0, "next incarnation")
     assert isinstance(joined, messages.Joined)
     assert joined.replicas == {one.index: one.incarnation, two.index: two.incarnation}
     assert joined.epoch == machine.state.replicas_epoch
@@ -61,7 +61,7 @@ def test_addresses_are_told_again_only_when_they_have_changed() -> None:
     assert [shard.incarnation for shard in heard.shards] == [1]
     machine.member(Role.REPLICA, 1, "another")
     assert _beat(machine, one, heard.epoch).shards is None
-    machine.member(Role.SHARD, 0, "next life")
+    machine.member(Role.SHARD, 0, "next incarnation")
     again = _beat(machine, one, heard.epoch)
     assert again.shards is not None
     assert [shard.incarnation for shard in again.shards] == [2]

@@ -1,14 +1,14 @@
 """Whose end is believed, whose silence counts for how long, whose progress is taken."""
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.phases import LifeState, Phase
+from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.transport.header import Role
 
 
-def _life_state(machine: Machine, member: MemberId) -> LifeState:
+def _state_of(machine: Machine, member: MemberId) -> IncarnationState:
     found = machine.state.group(member)
     assert found is not None
     return found.state
@@ -22,7 +22,7 @@ def _drain(machine: Machine, member: MemberId) -> None:
     assert machine.phase() is Phase.DRAINING
 
 
-def test_the_end_of_an_earlier_process_leaves_the_present_life_alone() -> None:
+def test_the_end_of_an_earlier_process_leaves_the_present_incarnation_alone() -> None:
     machine = Machine()
     machine.running()
     present = machine.member(Role.REPLICA, 0, "a longer name is another pid")
@@ -30,10 +30,10 @@ def test_the_end_of_an_earlier_process_leaves_the_present_life_alone() -> None:
     died = messages.MemberDied(role=Role.REPLICA, index=0, pid=pid - 1, exit_code=-9)
 
     machine.request(died)
-    assert _life_state(machine, present) is LifeState.LIVE
+    assert _state_of(machine, present) is IncarnationState.LIVE
 
     machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=pid, exit_code=-9))
-    assert _life_state(machine, present) is LifeState.DEAD
+    assert _state_of(machine, present) is IncarnationState.DEAD
 
 
 def test_while_replicas_drain_one_is_waited_for_no_longer_than_a_lease() -> None:
@@ -43,10 +43,10 @@ def test_while_replicas_drain_one_is_waited_for_no_longer_than_a_lease() -> None
     _drain(machine, silent)
 
     machine.tick(BASE.lease_seconds - 1)
-    assert _life_state(machine, silent) is LifeState.LIVE
+    assert _state_of(machine, silent) is IncarnationState.LIVE
     machine.tick(1)
-    assert _life_state(machine, silent) is LifeState.DEAD
-    assert _life_state(machine, shard) is LifeState.LIVE, "a shard has as long as ever"
+    assert _state_of(machine, silent) is IncarnationState.DEAD
+    assert _state_of(machine, shard) is IncarnationState.LIVE, "a shard has as long as ever"
 
 
 def test_what_a_drained_replica_says_it_has_done_since_is_not_taken() -> None:

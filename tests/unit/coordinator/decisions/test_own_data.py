@@ -3,7 +3,7 @@
 from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator.journal import member_entries, resume
-from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import START, MemberId, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -79,7 +79,7 @@ def test_what_one_shard_said_of_a_dead_loop_counts_once_if_the_job_is_resumed_th
     machine = Machine()
     loop = joined(machine)
     lost = member_entries.MemberLost(
-        member=loop, state=LifeState.DEAD, reason="killed", shards=(0, 1)
+        member=loop, state=IncarnationState.DEAD, reason="killed", shards=(0, 1)
     )
     lost.apply(machine.state)
     sender = SenderPosition(

@@ -127,7 +127,7 @@ def test_after_a_failed_snapshot_only_a_newer_one_is_trusted(fault: Fault) -> No
     assert replayed(objects) == (Phase.EXPORTING, 1)
 
 
-def test_a_snapshot_of_an_earlier_life_that_arrives_late_changes_nothing() -> None:
+def test_a_snapshot_of_an_earlier_incarnation_that_arrives_late_changes_nothing() -> None:
     objects = FlakyObjects(faults=[Fault.LATE])
     with pytest.raises(NotWritten):
         ObjectJournal(objects, lambda: 10.0).begin(State())

@@ -28,12 +28,12 @@ def test_losses_of_shards_that_are_no_more_count_once(shards: int) -> None:
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 @pytest.mark.parametrize("resumes", [1, 2])
-def test_nothing_of_a_life_that_ended_before_the_checkpoint_comes_again(
+def test_nothing_of_an_incarnation_that_ended_before_the_checkpoint_comes_again(
     *, is_replaced: bool, resumes: int
 ) -> None:
     machine, dead = _with_a_dead_replica()
     if is_replaced:
-        machine.member(Role.REPLICA, dead.index, "its next life")
+        machine.member(Role.REPLICA, dead.index, "its next incarnation")
     _answer_fences(machine, _reached(dead))
 
     for _ in range(resumes):
@@ -48,7 +48,7 @@ def test_what_a_dead_replica_had_not_told_comes_again_if_no_shard_had_told_it(
 ) -> None:
     machine, dead = _with_a_dead_replica()
     if is_replaced:
-        machine.member(Role.REPLICA, dead.index, "its next life")
+        machine.member(Role.REPLICA, dead.index, "its next incarnation")
 
     again = _resumed(machine, _reached(dead))
 
@@ -56,13 +56,13 @@ def test_what_a_dead_replica_had_not_told_comes_again_if_no_shard_had_told_it(
 
 
 @pytest.mark.parametrize("resumes", [1, 2])
-def test_all_that_shards_hold_of_a_life_that_began_after_the_checkpoint_comes_again(
+def test_all_that_shards_hold_of_an_incarnation_that_began_after_the_checkpoint_comes_again(
     resumes: int,
 ) -> None:
     machine, dead = _with_a_dead_replica()
     _answer_fences(machine, _reached(dead))
     _save(machine)
-    later = machine.member(Role.REPLICA, dead.index, "its next life")
+    later = machine.member(Role.REPLICA, dead.index, "its next incarnation")
 
     for _ in range(resumes):
         machine = _from_last_ledger(machine, _reached(dead), _reached(later))

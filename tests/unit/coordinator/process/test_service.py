@@ -30,8 +30,10 @@ from disttrain.coordinator.protocol import commands, leave_notices, messages, pa
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.protocol.messages import HeartbeatReply
+from disttrain.job.identity import Identity
 from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
+from disttrain.transport.errors import Refusal
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
@@ -55,14 +57,20 @@ class ScriptedListener:
         self.arriving: deque[Request] = deque()
         self.answers: dict[int, messages.Reply] = {}
         self.unasked: list[messages.Reply] = []
-        self.lives: dict[int, set[int]] = {}
+        self.incarnations: dict[int, set[int]] = {}
         """Of the coordinator, as what it has sent says."""
         self.when_idle: Callable[[], object] = lambda: None
         self._said = 0
         self.idle = 0
 
-    def say(self, role: Role, said: messages.Request, coordinator: int = 0) -> int:
-        """`coordinator`: its newest life that the sender has heard."""
+    def say(
+        self,
+        role: Role,
+        said: messages.Request,
+        coordinator: int = 0,
+        identity: Identity | None = None,
+    ) -> int:
+        """`coordinator`: its newest incarnation that the sender has heard."""
         self._said += 1
         header = EMPTY._replace(
             verb=Verb.CONTROL_REQUEST,
@@ -71,7 +79,7 @@ class ScriptedListener:
             receiver_incarnation=coordinator,
         )
         payload = memoryview(payloads.encode_request(said))
-        self.arriving.append(Request(b"peer", header, payload))
+        self.arriving.append(Request(b"peer", header, payload, identity))
         return self._said
 
     def receive(self, timeout: float) -> Request | None:
@@ -82,7 +90,7 @@ class ScriptedListener:
         return self.arriving.popleft() if self.arriving else None
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
-        self.lives.setdefault(header.verb, set()).add(header.incarnation)
+        self.incarnations.setdefault(header.verb, set()).add(header.incarnation)
         if isinstance(to, Request):
             assert isinstance(payload, bytes)
             self.answers[header.sequence] = payloads.parse_reply(payload)
@@ -176,6 +184,27 @@ def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
     assert served.machine.state.phase is Phase.STOPPED
 
 
+def test_who_speaks_in_the_name_of_another_is_refused_counted_and_logged_with_both(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = (Identity("uid", "shard", index) for index in (0, 1))
+    heard = served.listener.say(Role.SHARD, a_join("s"), identity=own)
+    forged = [served.listener.say(Role.SHARD, a_join("x"), identity=other) for _ in range(3)]
+    served.listener.say(Role.LAUNCHER, STOP, identity=Identity("uid", "launcher"))
+    served.service.run()
+
+    assert isinstance(served.listener.answers[heard], messages.Joined)
+    for number in forged:
+        refusal = served.listener.answers[number]
+        assert isinstance(refusal, messages.Refused)
+        assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
+        assert "the certificate of shard-1 does not speak for shard-0" in refusal.message
+    assert served.machine.state.shards[0].instance == "s"
+    assert served.listener.refused[Refusal.IMPOSTOR] == 3
+    told = [one for one in caplog.records if one.message == "request refused"]
+    assert len(told) == 1, "each sentence once"
+
+
 def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,7 +218,7 @@ def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
     assert 1 <= len(lines) < len(flood) // 10
 
 
-def test_answers_commands_and_news_say_which_life_of_the_coordinator_they_are_of(
+def test_answers_commands_and_news_say_which_incarnation_of_the_coordinator_they_are_of(
     served: Served,
 ) -> None:
     served.machine.state.incarnation = 3
@@ -215,15 +244,15 @@ def test_answers_commands_and_news_say_which_life_of_the_coordinator_they_are_of
     served.listener.when_idle = stop_when_news_were_told
     served.service.run()
 
-    assert served.listener.lives == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_COMMAND: {3}}
+    assert served.listener.incarnations == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_COMMAND: {3}}
 
 
-def test_a_coordinator_of_whose_next_life_a_member_has_heard_ends(served: Served) -> None:
-    lives = served.machine.state.incarnation
-    known = served.listener.say(Role.SHARD, a_join("a"), coordinator=lives)
-    asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=lives + 1)
+def test_a_coordinator_of_whose_next_incarnation_a_member_has_heard_ends(served: Served) -> None:
+    incarnations = served.machine.state.incarnation
+    known = served.listener.say(Role.SHARD, a_join("a"), coordinator=incarnations)
+    asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=incarnations + 1)
 
-    with pytest.raises(Superseded, match="a member has heard of life"):
+    with pytest.raises(Superseded, match="a member has heard of incarnation"):
         served.service.run()
 
     assert not {known, asked} & served.listener.answers.keys()
@@ -529,8 +558,8 @@ def test_nothing_is_answered_or_ordered_before_it_is_in_the_journal(
 def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for life in range(9):
-        served.listener.say(Role.SHARD, a_join(f"s{life}"))
+    for incarnation in range(9):
+        served.listener.say(Role.SHARD, a_join(f"s{incarnation}"))
     disk = FullDisk(monkeypatch, 200)
 
     def wait() -> None:

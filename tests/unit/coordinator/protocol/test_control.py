@@ -154,11 +154,11 @@ def test_a_command_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
     assert control.poll(None).commands == ()
 
 
-def test_an_older_life_of_the_coordinator_is_not_listened_to() -> None:
+def test_an_older_incarnation_of_the_coordinator_is_not_listened_to() -> None:
     control, channel, _ = _joined()
-    for life, number in ((3, 7), (2, 8), (3, 9)):
+    for incarnation, number in ((3, 7), (2, 8), (3, 9)):
         command = commands.NumberedCommand(id=number, order=commands.Drain())
-        pushed = EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=number, incarnation=life)
+        pushed = EMPTY._replace(verb=Verb.CONTROL_COMMAND, sequence=number, incarnation=incarnation)
         channel.arrive(pushed, payloads.encode_command(command))
 
     assert [command.id for command in control.poll(None).commands] == [7, 9]
@@ -265,7 +265,7 @@ def test_counters_go_once_ahead_of_many_answers() -> None:
 
 
 def _too_long() -> messages.Join:
-    """Of a shard that has seen some sixty thousand lives of replicas."""
+    """Of a shard that has seen some sixty thousand incarnations of replicas."""
     known = messages.RestoredSender(
         sender=SenderPosition(index=4095, incarnation=70_000, position=Position(), samples=1 << 50),
         acknowledged=1 << 40,
@@ -332,7 +332,7 @@ def test_a_request_whose_answer_cannot_be_read_is_repeated() -> None:
     assert control.poll(None).replies == {number: messages.Acknowledged()}
 
 
-def test_a_fenced_life_is_told_so() -> None:
+def test_a_fenced_incarnation_is_told_so() -> None:
     control, channel, _ = _joined()
     refusal = messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message="dead")
     channel.script = lambda _: refusal
@@ -340,7 +340,7 @@ def test_a_fenced_life_is_told_so() -> None:
         control.poll(ShardReport)
 
 
-def test_a_coordinator_that_forgot_this_life_is_joined_again() -> None:
+def test_a_coordinator_that_forgot_this_incarnation_is_joined_again() -> None:
     control, channel, _ = _joined()
     refusal = messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message="who?")
     channel.script = lambda request: (
@@ -585,7 +585,7 @@ def test_counters_as_they_are_now_go_before_what_came_of_a_command() -> None:
     assert kinds.count(messages.Heartbeat) <= 2
 
 
-def test_the_threaded_client_ends_when_this_life_is_fenced() -> None:
+def test_the_threaded_client_ends_when_this_incarnation_is_fenced() -> None:
     refusal = messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message="dead")
     channel = ScriptedChannel(
         lambda request: refusal if isinstance(request, messages.Heartbeat) else _accepting(request)

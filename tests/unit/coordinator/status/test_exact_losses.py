@@ -8,7 +8,7 @@ from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.records import Records
 
 
@@ -46,7 +46,7 @@ def test_what_a_dead_shard_could_not_count_stays_unknown(tmp_path: Path) -> None
 
 def test_a_shard_says_how_many_senders_it_cannot_count(tmp_path: Path) -> None:
     file = AcknowledgedFile(tmp_path / "acknowledged-0.bin")
-    file.uncounted.add(SenderLife(3, 1))
+    file.uncounted.add(SenderIncarnation(3, 1))
     assert Records(incarnation=1, acknowledged=file).num_uncounted == 1
     assert Records(incarnation=1).num_uncounted == 0
     file.close()

@@ -38,7 +38,7 @@ def test_nothing_is_reported_before_the_first_step() -> None:
     assert watch.reported == {}
 
 
-def test_a_new_life_goes_on_from_the_sums_of_its_former_ones() -> None:
+def test_a_new_incarnation_goes_on_from_the_sums_of_its_former_ones() -> None:
     both = added(ENDED, a_report(3, kl=2.0, beta=1.0))
 
     assert both.reported_sums == {"kl": 14.0, "beta": 3.0}

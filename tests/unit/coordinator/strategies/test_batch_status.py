@@ -1,7 +1,7 @@
 """What is told of a batch method."""
 
 from builders.batch_machines import RULES, BatchMachine
-from disttrain.coordinator.phases import LifeState
+from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.strategies.batch import status as batch_status
 
 
@@ -28,7 +28,7 @@ def test_a_batch_with_as_many_groups_as_replicas_is_fine() -> None:
 def test_replicas_that_are_gone_need_no_groups() -> None:
     machine = BatchMachine(rules=RULES.model_copy(update={"push_every_portions": 4}))
     machine.running()
-    machine.state.replicas[1].state = LifeState.LEFT
+    machine.state.replicas[1].state = IncarnationState.LEFT
     found = batch_status.batch(machine.state)
     assert found is not None
     assert found["warning"] is None

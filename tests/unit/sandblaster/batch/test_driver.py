@@ -41,7 +41,7 @@ def test_groups_are_given_out_when_every_shard_has_the_trial_point() -> None:
     assert driver.request_group(run_state, ANNA) is not None
 
 
-def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None:
+def test_a_new_incarnation_decides_nothing_before_all_shards_have_heard_of_it() -> None:
     driver = a_driver()
     run_state = driver.begin(1, (1, 1))
     for shard in range(2):
@@ -59,4 +59,4 @@ def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None
     assert first is not None
     assert second is not None
     assert (first.group, second.group) == (0, 1)
-    assert second.number == 2 * driving.ATTEMPTS_OF_A_LIFE
+    assert second.number == 2 * driving.ATTEMPTS_PER_INCARNATION

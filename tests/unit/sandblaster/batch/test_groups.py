@@ -3,6 +3,7 @@
 import pytest
 
 from disttrain.sandblaster.batch import groups
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.batch.groups import (
     Attempt,
     BackupRules,
@@ -11,7 +12,6 @@ from disttrain.sandblaster.batch.groups import (
     Tally,
     Worker,
 )
-from disttrain.sandblaster.batch.runs import Run
 
 ANNA, BERTA, CLARA = (Worker(index, 1) for index in range(3))
 RULES = BackupRules(start_when_remaining=2, most_attempts=2)
@@ -108,7 +108,7 @@ def test_a_result_that_does_not_fit_is_not_taken(changed: dict[str, object]) -> 
     assert groups.take(evaluation, ANNA, Result(**fitting))  # type: ignore[arg-type]
 
 
-def test_a_result_of_another_life_is_not_taken() -> None:
+def test_a_result_of_another_incarnation_is_not_taken() -> None:
     evaluation = an_evaluation()
     granted(evaluation, ANNA)
     result = Result(attempt=1, evaluation=1, loss_sum=1.0, samples=1, shards=(1, 1))

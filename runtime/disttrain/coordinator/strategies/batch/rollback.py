@@ -24,7 +24,7 @@ def are_together(transaction: Transaction, batch: Batch) -> bool:
     if batch.cut_number is None:
         return _are_at_the_beginning(transaction)
     if not batch.returning:
-        begin(transaction, "a shard has a new life")
+        begin(transaction, "a shard has a new incarnation")
     away = [
         shard
         for shard in transaction.live.shards()
@@ -46,7 +46,8 @@ def begin(transaction: Transaction, reason: str) -> None:
 def shard_lost(transaction: Transaction) -> None:
     """Whoever measures the shards' values now may read those of two points: it is done again.
 
-    A shard's next life serves no values before the coordinator knows that the last one is over.
+    A shard's next incarnation serves no values before the coordinator knows that the last one is
+    over.
     """
     for issued in (
         transaction.commands.of_kind(commands.Evaluate)

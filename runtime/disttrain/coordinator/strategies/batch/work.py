@@ -43,7 +43,8 @@ def group_done(
 ) -> messages.Acknowledged | None:
     """A result counts if it is of this evaluation, and of an attempt that its replica has.
 
-    None: it will count, but not before the shards have answered this life of the coordinator.
+    None: it will count, but not before the shards have answered this incarnation of the
+    coordinator.
     """
     batch = transaction.state.batch
     if batch is None or not _is_wanted(batch, request):
@@ -56,7 +57,7 @@ def group_done(
 
 
 def performed(transaction: Transaction, issued: IssuedCommand, result: commands.Performed) -> None:
-    """A shard has carried out the command of the run, if this is the life that it knows."""
+    """A shard has carried out the command of the run, if this is the incarnation that it knows."""
     batch, shard = transaction.state.batch, issued.member
     if batch is None or batch.returning or shard.index >= len(batch.lives):
         return

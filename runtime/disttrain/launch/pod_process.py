@@ -1,4 +1,4 @@
-"""The life of one role process by its environment alone.
+"""The incarnation of one role process by its environment alone.
 
 Whoever watches it only sees its exit code and its termination message:
 
@@ -12,21 +12,32 @@ import importlib
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from disttrain.errors import FinalError
 from disttrain.job import credentials, manifest_file
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, Trust
 from disttrain.job.errors import InvalidManifest
+from disttrain.job.identity import is_instance
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import atomic_file, cores, pod_config, process, process_one, termination_log
+from disttrain.launch import (
+    atomic_file,
+    linux,
+    pod_config,
+    pod_credentials,
+    process,
+    process_one,
+    termination_log,
+)
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import RESULTS
 from disttrain.launch.pod_config import PodEnvironment
+from disttrain.launch.pod_credentials import Applicant
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
@@ -41,27 +52,58 @@ def run(terminations: Terminations) -> NoReturn:
     """Live as the role that the environment names, to the end of this process."""
     try:
         environment = pod_config.read(os.environ)
-        config = _config(environment)
+        config, trust = _config(environment)
     except (InvalidLaunchConfig, InvalidManifest) as error:
         sys.stderr.write(f"{error}\n")
         process.end(ExitCode.USAGE)
     process_one.reap_orphans()
     logs.configure(config.process, None)
+    if trust is not None:
+        config = _identified(config, _applicant(environment, config, trust))
     if config.role is Role.COORDINATOR:
         process.end(_coordinate(config, environment.termination_log))
     process.end(_take_part(config, environment.termination_log, terminations))
 
 
-def _config(environment: PodEnvironment) -> LaunchConfig:
+def _config(environment: PodEnvironment) -> tuple[LaunchConfig, Trust | None]:
+    """What the process is told, and of whom it gets its certificate if it has none there."""
     job = manifest_file.load_job(environment.launch_file)
-    return pod_config.make(
-        environment, job, _credentials(environment.credentials_file), cores.usable()
+    found = None
+    if job.spec.transport.is_encrypted:
+        found = _credentials(environment.credentials_file)
+    trust = found if isinstance(found, Trust) else None
+    issued = None if isinstance(found, Trust) else found
+    config = pod_config.make(environment, job, issued, linux.usable_cores())
+    if trust is not None and not is_instance(environment.pod_uid):
+        message = f"{Variable.POD_UID} must be the pod's uid, got {environment.pod_uid!r}"
+        raise InvalidLaunchConfig(message)
+    return config, trust
+
+
+def _applicant(environment: PodEnvironment, config: LaunchConfig, trust: Trust) -> Applicant:
+    return Applicant(
+        trust=trust,
+        job=config.job.metadata.name,
+        # The container may be started again in the same pod.
+        instance=f"{environment.pod_uid}.{os.urandom(4).hex()}",
+        token=environment.token_file,
     )
 
 
-def _credentials(file: Path | None) -> Credentials | None:
+def _identified(config: LaunchConfig, applicant: Applicant) -> LaunchConfig:
+    """The config of a process that has a certificate of its own; waits until it is signed."""
+    first = applicant.ask_until_signed()
+    kept = pod_credentials.keep_renewed(first, applicant)
+    return replace(config, renewed=kept, instance=applicant.instance)
+
+
+def _credentials(file: Path | None) -> Credentials | Trust:
     if file is None:
-        return None
+        message = (
+            f"{Variable.CREDENTIALS_FILE} is missing: with spec.transport.encryption tls it names "
+            "the file with the role's certificate and key"
+        )
+        raise InvalidLaunchConfig(message)
     try:
         return credentials.parse(file.read_bytes())
     except OSError as error:

@@ -1,12 +1,11 @@
-"""The Secret with the manifest and the credentials of each role."""
+"""The Secret with the manifest, and of whom the pods get their certificates where they need any."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from disttrain.job import cluster_names, credentials, effective, pod_layout
-from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.credentials import Trust
+from disttrain.job.transport import Encryption
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
 
@@ -40,13 +39,29 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
-def secret(context: Context, issued: Mapping[str, Credentials], launch: str) -> Object:
-    """The Secret; immutable, since processes that run already would not get other keys.
+def needs_certificates(context: Context) -> bool:
+    """Whether the pods of a job show certificates to each other."""
+    return context.job.spec.transport.is_encrypted
 
-    `launch`: the manifest as its processes read it.
+
+def needs_certificates_by(launch: str) -> bool:
+    """The same of pods that are there, by the manifest that they read.
+
+    Whatever does not say that nothing is encrypted needs them.
     """
-    contents = {
-        pod_layout.credentials_key(role): credentials.encode(issued[role]).decode() for role in Role
-    }
-    contents[pod_layout.LAUNCH_KEY] = launch
+    try:
+        transport = json.loads(launch)["spec"]["transport"]
+    except (ValueError, LookupError, TypeError):
+        return True
+    return not (isinstance(transport, dict) and transport.get("encryption") == Encryption.NONE)
+
+
+def secret(context: Context, trust: Trust | None, launch: str) -> Object:
+    """The Secret; immutable, since processes that run already would not believe another authority.
+
+    `trust`: None where nothing is encrypted. `launch`: the manifest as its processes read it.
+    """
+    contents = {pod_layout.LAUNCH_KEY: launch}
+    if trust is not None:
+        contents[pod_layout.TRUST_KEY] = credentials.encode(trust).decode()
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)
