@@ -1,6 +1,6 @@
 """Guards of the product, each with what it is like without it and the tests that notice."""
 
-from mutants import operator_table
+from mutants import identity_table, operator_table
 from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
@@ -173,8 +173,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a listener of another role than is meant",
         file=f"{_R}/transport/tcp.py",
-        old="tls.role_of(stream, self._config) is not self._listener:",
-        new="False:",
+        old="tls.role_of(found) is not self._listener or",
+        new="",
         tests=("tests/contract/test_transport_tls.py",),
     ),
     Mutant(
@@ -581,7 +581,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="the end of an earlier process that ends the present one",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is not None and found.pid == request.pid:",
+        old="if found is not None and found.is_process(partition, request.pid):",
         new="if found is not None:",
         tests=(f"{_UNIT}/coordinator/decisions/test_membership.py",),
     ),
@@ -1090,5 +1090,6 @@ MUTANTS: tuple[Mutant, ...] = (
         new="                pass\n",
         tests=(f"{_UNIT}/coordinator/decisions/test_own_data.py",),
     ),
+    *identity_table.MUTANTS,
     *operator_table.MUTANTS,
 )

@@ -1,6 +1,6 @@
 """`disttrain run`: train a job with processes of this machine, and go on with a run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +14,8 @@ from disttrain.cli.live import display, lasting_output
 from disttrain.cli.manifests import Assignments
 from disttrain.job import manifest_file, run_status, support
 from disttrain.job.credentials import Credentials
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import render
+from disttrain.job.identity import Identity
 from disttrain.job.location import Location
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import OutputFolderInUse
@@ -53,15 +53,12 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     job = accepted.job
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
-    _check_place(job, manifest)
+    _name_what_is_missed(job)
     raise typer.Exit(train(job, output, manifest.parent))
 
 
-def _check_place(job: DistTrainJob, manifest: Path) -> None:
-    """Refuse what no machine can do yet, and name what only a cluster would do."""
-    refused = support.on_one_machine(job)
-    if refused:
-        raise InvalidManifest(str(manifest), refused)
+def _name_what_is_missed(job: DistTrainJob) -> None:
+    """Name what only a cluster would do."""
     passed_over = support.without_meaning(job)
     if passed_over:
         names = ", ".join(map(render, passed_over))
@@ -136,9 +133,9 @@ def _say_unseen(error: OSError, run: Run) -> None:
     )
 
 
-def _issue(job_uid: str, roles: Iterable[str]) -> Mapping[str, Credentials]:
+def _issue(identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
     issue: runs.Issue = table.later("issue credentials")
-    return issue(job_uid, roles)
+    return issue(identities)
 
 
 def _newest_checkpoint(location: Location) -> Path | None:
