@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a folder of all runs that others may write into",
-        file=f"{_R}/cli/live.py",
+        file=f"{_R}/cli/run.py",
         old="require_own(folder.parent)",
         new="pass",
         tests=(f"{_UNIT}/cli/test_output_folder.py",),
