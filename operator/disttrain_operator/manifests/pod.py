@@ -1,6 +1,7 @@
 """The pod template of a role: ours with its container, the user's merged in, and what must stay."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
@@ -199,10 +200,18 @@ def _environment(context: Context, role: Role) -> list[Object]:
         Variable.POD_NAMESPACE: "metadata.namespace",
         Variable.POD_IP: "status.podIP",
     }
-    if role is Role.SHARD:
-        fields[Variable.INDEX] = f"metadata.labels['{cluster_labels.POD_INDEX}']"
+    fields |= {name: f"metadata.labels['{label}']" for name, label in _labels(context, role)}
     plain: list[Object] = [{"name": str(name), "value": value} for name, value in values.items()]
     return plain + [_from_field(name, path) for name, path in fields.items()]
+
+
+def _labels(context: Context, role: Role) -> Iterator[tuple[Variable, str]]:
+    """Variables that say which process of its role a pod is, and the labels that they come from."""
+    if role is Role.SHARD:
+        yield Variable.INDEX, cluster_labels.POD_INDEX
+    elif role is Role.REPLICA and context.partitions > 1:
+        yield Variable.INDEX, cluster_labels.REPLICA_INDEX
+        yield Variable.PARTITION, cluster_labels.POD_INDEX
 
 
 def _from_field(name: str, path: str) -> Object:

@@ -39,7 +39,7 @@ class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above
         return self._meeting.get(key)
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        del timeout  # As long as this incarnation incarnations.
+        del timeout  # As long as this incarnation lives.
         for key in keys:
             self._meeting.get(key)
 

@@ -49,6 +49,11 @@ TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
 """Where a process writes how it ended."""
 
 
+RESTART_CODE: Final = 75
+"""Exit code of a process that ends so that a new life of it begins. Of several processes of a
+replica all but the one that failed end with it."""
+
+
 class Variable(StrEnum):
     """The environment variables that `python -m disttrain.launch.pod` reads."""
 

@@ -6,7 +6,7 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
-from disttrain.job import object_uri
+from disttrain.job import cluster_names, object_uri
 from disttrain.job.finding import Finding, Path
 from disttrain.job.section import Section, is_on_a_cluster
 from disttrain.job.spec import DistTrainJob, Spec
@@ -17,7 +17,22 @@ _CODE: Path = ("spec", "task", "source")
 
 
 def on_a_cluster(job: DistTrainJob) -> list[Finding]:
-    return list(_between_pods(job.spec))
+    return [*_names(job), *_between_pods(job.spec)]
+
+
+def _names(job: DistTrainJob) -> Iterator[Finding]:
+    """What has no names that Kubernetes takes."""
+    name, replicas = job.metadata.name, job.spec.replicas
+    longest = cluster_names.replica_group_set(name, replicas.count - 1)
+    excess = len(longest) - cluster_names.LONGEST_SET
+    if replicas.partitions > 1 and excess > 0:
+        most = 10 ** (len(str(replicas.count - 1)) - excess)
+        yield Finding(
+            path=("spec", "replicas", "count"),
+            message=f"must be at most {most} for replicas of several processes of a job whose name "
+            f"has {len(name)} characters, got {replicas.count}: longer names of StatefulSets are "
+            "not taken; give the job a shorter name",
+        )
 
 
 def _between_pods(spec: Spec) -> Iterator[Finding]:

@@ -27,3 +27,25 @@ def test_what_pods_do_not_share_is_for_one_machine(assignment: str, expected: st
     job = a_job(assignment)
     (finding,) = support.on_a_cluster(job)
     assert str(finding).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "partitions", "is_refused"),
+    [
+        (40, 1000, 2, False),
+        (40, 1001, 2, True),
+        (40, 4096, 1, False),
+        (39, 4096, 1024, False),
+    ],
+)
+def test_replicas_of_several_processes_have_names(
+    length: int, count: int, partitions: int, *, is_refused: bool
+) -> None:
+    replicas = f"spec.replicas={{count: {count}, partitions: {partitions}}}"
+    found = support.on_a_cluster(a_job(f"metadata.name={'x' * length}", replicas))
+
+    assert bool(found) is is_refused
+    if is_refused:
+        (finding,) = map(str, found)
+        assert "spec.replicas.count: must be at most 1000 for replicas of several" in finding
+        assert "give the job a shorter name" in finding
