@@ -62,7 +62,7 @@ def of_spec(schema: dict[str, Any]) -> list[Validation]:
         for rule in rules.RULES
         if rule.expression and rule.severity is Severity.ERROR
     ]
-    return [*between, _unchanged(list(_fixed(schema, ())))]
+    return [*between, _unchanged(list(_fixed(schema, ())), _unseen(schema))]
 
 
 def _given(names: Sequence[str], words: str, condition: str) -> Validation:
@@ -71,9 +71,20 @@ def _given(names: Sequence[str], words: str, condition: str) -> Validation:
     return {"rule": f"{counted} {condition}", "message": f"must have {wanted}"}
 
 
+def _unseen(schema: dict[str, Any]) -> list[str]:
+    """The fields of a section that the language does not see, since they have no type."""
+    return [name for name, inner in schema["properties"].items() if not _is_seen(inner)]
+
+
+def _is_seen(schema: dict[str, Any]) -> bool:
+    return "type" in schema or "x-kubernetes-int-or-string" in schema
+
+
 def _fixed(schema: dict[str, Any], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The outermost paths in which nothing may change."""
+    """The outermost paths in which nothing may change, of those that the language sees."""
     for name, inner in schema["properties"].items():
+        if not _is_seen(inner):
+            continue
         path = (*around, name)
         within = any(each[: len(path)] == path for each in CHANGEABLE | WHILE_SUSPENDED)
         if not within or path in WHILE_SUSPENDED:
@@ -82,18 +93,22 @@ def _fixed(schema: dict[str, Any], around: tuple[str, ...]) -> Iterator[tuple[st
             yield from _fixed(inner, path)
 
 
-def _unchanged(paths: Sequence[tuple[str, ...]]) -> Validation:
+def _unchanged(paths: Sequence[tuple[str, ...]], unseen: Sequence[str]) -> Validation:
     """One rule for all of them, which a status that is written asks for one comparison.
 
-    Each access to a field costs the API server a copy of the list of all fields beside it.
+    Each access to a field costs the API server a copy of the list of all fields beside it. What the
+    language does not see has changed where the spec has, and nothing else in it. Beside another
+    change it is let through; the operator keeps to what it has made.
     """
     same = {".".join(path): _allowed(path) for path in paths}
     changed = " : ".join(f"!{rule} ? '{field}'" for field, rule in same.items())
     remedy = "cannot be changed: delete the job and create it again"
+    may = [_same(".".join(path)) for path in sorted(CHANGEABLE | WHILE_SUSPENDED)]
+    nothing_else = [f"!({' && '.join(may)})"] if unseen else []
     return {
-        "rule": f"self == oldSelf || ({' && '.join(same.values())})",
+        "rule": f"self == oldSelf || ({' && '.join([*same.values(), *nothing_else])})",
         "message": f"spec {remedy}",
-        "messageExpression": f"'spec.' + ({changed} : '') + ' {remedy}'",
+        "messageExpression": f"'spec.' + ({changed} : '{' or '.join(unseen)}') + ' {remedy}'",
     }
 
 

@@ -8,17 +8,19 @@ from itertools import pairwise
 from disttrain.job.checkpoint import AccessMode, WhenDeleted
 from disttrain.job.failure_policy import FailureAction
 from disttrain.job.names import Role
-from disttrain.job.roles import Device, Durability, Transport
+from disttrain.job.roles import Device, Durability
 from disttrain.job.spec import Audit
+from disttrain.job.transport import Encryption, TransportChoice
 
 ENUMS: tuple[type[StrEnum], ...] = (
     AccessMode,
     Audit,
     Device,
     Durability,
+    Encryption,
     FailureAction,
     Role,
-    Transport,
+    TransportChoice,
     WhenDeleted,
 )
 """Every enum that a field of the manifest can hold."""

@@ -25,14 +25,25 @@ Numbers and booleans are written as in YAML 1.2, so `no` is a text and `1e-3` a 
 that looks like a number needs quotes.
 
 Fields with *Kubernetes only* mean nothing to `disttrain run`, which names those that it finds.
-`kubectl apply` takes every `null` away before it sends a manifest: to turn a default off on a
-cluster, use `kubectl apply --server-side` or `kubectl create`.
+`kubectl apply` takes every `null` away before it sends a manifest: a default that can be turned
+off is turned off by 0, too.
 
 Editors with the YAML language server complete and check a manifest whose first line is
 `# yaml-language-server: $schema=disttrain-job.schema.json`; `disttrain schema` prints that schema.
 
 ```yaml
 {example}```
+"""
+
+_OLDER_FORMS = """\
+## Older forms
+
+They are still read: in manifests, in folders of runs, and in jobs that a cluster stores. What
+DistTrain writes has the present form. A job cannot be changed from one form to the other.
+
+| form | means |
+|---|---|
+| `transport: tcp` | `transport: {kind: tcp}` |
 """
 
 EXAMPLE = """\
@@ -82,7 +93,7 @@ def page() -> str:
     types = _Types(schema["$defs"], {section.name: section.path for section in sections})
     parts = [_HEAD.replace("{example}", EXAMPLE)]
     parts += [_section_text(section, types) for section in sections]
-    return "\n".join([*parts, _rules_text()])
+    return "\n".join([*parts, _rules_text(), _OLDER_FORMS])
 
 
 def _sections(top: _Section, types: Schema, seen: set[str]) -> Iterator[_Section]:

@@ -18,6 +18,8 @@ VALIDATIONS: Final = "x-kubernetes-validations"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 _FREE: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_SHORT: Final = "short form"
+"""In a schema that is being converted: the texts that may stand in the place of a mapping."""
 _INT64_MAX: Final = 2**63 - 1
 _COPIED: Final = (
     "type",
@@ -62,6 +64,8 @@ class _Converter:
         resolved = self._without_references(schema)
         if resolved.get(INT_OR_STRING):
             return {**_described(resolved), INT_OR_STRING: True, **_default(resolved)}
+        if _SHORT in resolved:
+            return self._mapping_or_text(resolved)
         if not _says_something(resolved):
             return {**_described(resolved), **_FREE}
         made = _described(resolved)
@@ -78,6 +82,15 @@ class _Converter:
         default = resolved.get("default")
         return made if default is None else {**made, "default": trimmed(default, made)}
 
+    def _mapping_or_text(self, schema: Schema) -> Schema:
+        """Without a type, which can be only one. What follows holds for the values that it fits.
+
+        Without a default, too: an older definition, to which somebody may go back, knows no mapping
+        here.
+        """
+        pattern = f"^({'|'.join(schema[_SHORT])})$"
+        return {**_described(schema), **_FREE, "pattern": pattern, **self._inner(schema)}
+
     def _without_references(self, schema: Schema) -> Schema:
         """Put what a reference means in its place; what is said beside it comes first."""
         merged = dict(schema)
@@ -93,6 +106,9 @@ class _Converter:
         others = [each for each in schema["anyOf"] if each.get("type") != "null"]
         if {each.get("type") for each in others} == {"integer", "string"}:
             return {INT_OR_STRING: True}
+        if len(others) == 2 and others[0].get("$ref", "") and others[1].get("$ref", ""):
+            mapping, text = map(self._without_references, others)
+            return {**mapping, _SHORT: text["enum"]}
         if len(others) != 1:
             message = f"only null may be an alternative, got {schema['anyOf']}"
             raise ValueError(message)

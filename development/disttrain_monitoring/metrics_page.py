@@ -31,7 +31,7 @@ spec:
   batchSize: 1
   stop: {epochs: 1}
 """
-_BATCH: Final = "disttrain_batch_"
+_SANDBLASTER: Final = "disttrain_sandblaster_"
 
 _HEAD: Final = """\
 # Metrics
@@ -44,6 +44,29 @@ and histograms begin at zero with each incarnation of a process. No series carri
 scraping adds it, see [monitoring](../monitoring.md). A histogram is served as `_bucket`, `_sum`,
 `_count`.
 """
+
+FORMER: Final = {
+    "disttrain_batch_iteration": "disttrain_sandblaster_iteration",
+    "disttrain_batch_evaluations": "disttrain_sandblaster_evaluations",
+    "disttrain_batch_objective": "disttrain_sandblaster_objective",
+    "disttrain_batch_gradient_norm": "disttrain_sandblaster_gradient_max_norm",
+    "disttrain_batch_returns": "disttrain_sandblaster_rollbacks",
+    "disttrain_batch_groups_done_total": "disttrain_sandblaster_groups_done_total",
+    "disttrain_batch_groups_requeued_total": "disttrain_sandblaster_groups_requeued_total",
+    "disttrain_batch_groups_copied_total": "disttrain_sandblaster_backup_tasks_total",
+    "disttrain_orders_total": "disttrain_vector_commands_total",
+    "disttrain_order_seconds_total": "disttrain_vector_command_seconds_total",
+}
+"""Names by which metrics were served before, and those that they have now."""
+
+_FORMER_NAMES: Final = """\
+## Former names
+
+Images of older versions serve the former names. Change your own dashboards and alerts. While jobs
+of both versions run, `metric_relabel_configs` of Prometheus can give the former ones the new names.
+
+| before | now |
+|---|---|"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +89,8 @@ class Metric:
 def page() -> str:
     """Return the whole page, ending with one line feed."""
     sections = (_section(title, found) for title, found in groups().items())
-    return "\n".join((_HEAD, *sections))
+    rows = (f"| `{before}` | `{now}` |" for before, now in FORMER.items())
+    return "\n".join((_HEAD, *sections, _FORMER_NAMES, *rows, ""))
 
 
 def groups() -> dict[str, tuple[Metric, ...]]:
@@ -75,9 +99,9 @@ def groups() -> dict[str, tuple[Metric, ...]]:
     coordinator.update(_machine(), now=0.0, dropped={})
     served = [_metric(family) for family in coordinator.collect()]
     return {
-        "Coordinator": tuple(each for each in served if not each.name.startswith(_BATCH)),
-        "Coordinator of a batch method": tuple(
-            each for each in served if each.name.startswith(_BATCH)
+        "Coordinator": tuple(each for each in served if not each.name.startswith(_SANDBLASTER)),
+        "Coordinator, with sandblaster": tuple(
+            each for each in served if each.name.startswith(_SANDBLASTER)
         ),
         "Shard": tuple(map(_metric, ShardMetrics(_ADDRESS).collect())),
         "Replica": tuple(map(_metric, ReplicaMetrics(_ADDRESS).collect())),

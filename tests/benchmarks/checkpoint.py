@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from builders import placements
 from builders.checkpoints import folder_of
 from builders.jobs import SMALL
-from builders.lone_shard import LoneShard
+from builders.lone_shard import PLAIN, LoneShard
 from builders.report import Bar, print_report
 from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.stores import Store
@@ -80,7 +80,7 @@ def _bar(kind: TransportKind, name: str, found: dict[str, Any]) -> Bar:
 def measure(kind: TransportKind, elements: int, rounds: int, folder: Path) -> dict[str, Any]:
     """The figures of one transport."""
     sizes = {placements.PARAMETERS: elements, placements.BUFFERS_FLOAT32: PROBE_ELEMENTS}
-    job = parse_job(JOB, assignments=[HEARTBEAT])
+    job = parse_job(JOB, assignments=[HEARTBEAT, PLAIN])
     load = Load()
     with LoneShard(job, folder, kind, sizes) as shard, _under_load(shard, sizes, load):
         memory_before = shard.memory_bytes()

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import placements
 from builders.jobs import SMALL
-from builders.lone_shard import LoneShard
+from builders.lone_shard import PLAIN, LoneShard
 from builders.report import Bar, print_report
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
@@ -74,7 +74,7 @@ def measure(kind: TransportKind, folder: Path, away: float) -> dict[str, float]:
 def _shard(kind: TransportKind, folder: Path) -> LoneShard:
     folder.mkdir()
     sizes = {placements.PARAMETERS: ELEMENTS}
-    return LoneShard(parse_job(SMALL), folder, kind, sizes)
+    return LoneShard(parse_job(SMALL, assignments=[PLAIN]), folder, kind, sizes)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.downpours import a_downpour
 from builders.jobs import SMALL
-from builders.lone_shard import LoneShard
+from builders.lone_shard import PLAIN, LoneShard
 from builders.report import Bar, print_report
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.job.parsing import parse_job
@@ -203,7 +203,7 @@ def measure(workload: Workload, plain_model: nn.Module, rounds: int) -> dict[str
     elements = {v: layout.elements(v) for v in describe(workload.model).vectors}
     with tempfile.TemporaryDirectory() as folder:
         kind = TransportKind.SHARED_MEMORY
-        with LoneShard(parse_job(JOB), Path(folder), kind, elements) as shard:
+        with LoneShard(parse_job(JOB, assignments=[PLAIN]), Path(folder), kind, elements) as shard:
             joined, plain = Joined(shard, workload), Plain(workload, plain_model)
             taken = [_round(joined, plain, workload.steps) for _ in range(rounds + 1)][1:]
             joined.connection.close()

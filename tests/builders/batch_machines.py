@@ -10,9 +10,8 @@ from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
-from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.stop import Stop
-from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import BatchOptimizer, Lbfgs, Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.groups import Result, Worker
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout

@@ -14,7 +14,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import commands
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
-from disttrain.job.batch_optimizer import Lbfgs
+from disttrain.job.strategies.sandblaster import Lbfgs
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import Answer, ShardState

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from builders import placements
 from builders.jobs import a_job
-from builders.transports import opened
+from builders.transports import a_config, opened
 from disttrain.checkpoint import digest, names
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.control import ControlConnection
@@ -29,7 +29,7 @@ from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
@@ -177,7 +177,7 @@ class CoordinatorProcess:
     def __init__(self, folder: Path, *assignments: str) -> None:
         self.folder = folder
         self.launch = LaunchConfig(
-            job=a_job(*assignments),
+            job=a_job("spec.transport.encryption=none", *assignments),
             job_uid=uuid.uuid4().hex,
             role=JobRole.COORDINATOR,
             index=0,
@@ -191,9 +191,7 @@ class CoordinatorProcess:
         self._open = ExitStack()
         self._transports = {
             role: self._open.enter_context(
-                opened(
-                    TransportConfig(kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role)
-                )
+                opened(a_config(TransportKind.TCP, job_uid=self.launch.job_uid, role=role))
             )
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }

@@ -1,6 +1,6 @@
 """Credentials of a job's processes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from disttrain.job import certificates
 from disttrain.job.credentials import Credentials
@@ -10,11 +10,4 @@ from disttrain.job.names import Role
 
 def by_role(job_uid: str, roles: Iterable[str] = tuple(Role)) -> dict[str, Credentials]:
     """One for each role, of a new authority, as older versions made them."""
-    authority = certificates.new_authority()
-    return {str(role): authority.issue(Identity(job_uid, str(role))) for role in roles}
-
-
-def by_process(identities: Mapping[str, Identity]) -> dict[str, Credentials]:
-    """One for each process, of a new authority."""
-    authority = certificates.new_authority()
-    return {name: authority.issue(one) for name, one in identities.items()}
+    return certificates.issue({str(role): Identity(job_uid, str(role)) for role in roles})

@@ -10,7 +10,7 @@ from typing import Self
 
 from builders import control_members, stand_in_coordinator
 from builders.placements import a_placement
-from builders.transports import an_address
+from builders.transports import a_config, an_address
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.commands import Command, NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import MemberId
@@ -20,13 +20,15 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, Identity
 from disttrain.state.vector import Vector
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Transport
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB_UID = "lone-shard"
+PLAIN = "spec.transport.encryption=none"
+"""What is measured here is what a shard does, without certificates."""
 START_SECONDS = 60.0
 REPLICAS = 2
 
@@ -37,7 +39,7 @@ class LoneShard:
     def __init__(
         self, job: DistTrainJob, folder: Path, kind: TransportKind, elements: Mapping[Vector, int]
     ) -> None:
-        """`job`: what the shard is told."""
+        """`job`: what the shard is told; `PLAIN` is part of it."""
         self._job, self._folder, self._kind = job, folder, kind
         kept = job.spec.strategy.only_downpour.optimizer.rule.kept
         self._placement = a_placement(elements, kept=kept)
@@ -95,7 +97,7 @@ class LoneShard:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
     def _opened(self, role: Role) -> Transport:
-        return open_transport(TransportConfig(kind=self._kind, job_uid=JOB_UID, role=role))
+        return open_transport(a_config(self._kind, job_uid=JOB_UID, role=role))
 
     def _config(self) -> LaunchConfig:
         return LaunchConfig(

@@ -20,8 +20,8 @@ from builders.measured_planes import wait
 from builders.operator_usage import OperatorUsage
 from builders.report import say
 from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
-from disttrain.job.conditions import ConditionType
 from disttrain.job.status import Phase
+from disttrain.job.status_section import ConditionType
 from disttrain_operator.kinds import CHILDREN, Kind
 from disttrain_operator.policies import leases
 

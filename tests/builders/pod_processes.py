@@ -53,6 +53,8 @@ class PodJob(Watched):
             (folder / f"{Role(role)}.json").write_bytes(encode(issued))
         manifest = yaml.safe_load(COUNTING)
         manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        if credentials is None:
+            manifest["spec"]["transport"] = {"encryption": "none"}
         text = json.dumps(_changed(manifest, assignments or {}))
         (folder / pod_layout.LAUNCH_KEY).write_text(text)
 

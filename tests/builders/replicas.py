@@ -9,11 +9,12 @@ from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
 from builders.shard_thread import ShardThread
+from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.holder.values import DTYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
 from disttrain.state.vector import Vector
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer, Memory, Transport
@@ -61,7 +62,7 @@ def replica(
     issued = first.plan.issued if isinstance(first, ShardProcess) else None
     credentials = issued["replica"] if issued else None
     transport = open_transport(
-        TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA, credentials=credentials)
+        a_config(kind, job_uid=JOB, role=Role.REPLICA, credentials=credentials)
     )
     memory = transport.memory(f"replica-{index}-i{incarnation}")
     identity = Identity(index, incarnation)

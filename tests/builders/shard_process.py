@@ -13,16 +13,17 @@ import torch
 
 from builders import downpour_shards, warm_command
 from builders.placements import a_placement
+from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.credentials import Credentials
-from disttrain.job.optimizer import Optimizer
+from disttrain.job.strategies.downpour import Optimizer
 from disttrain.launch import linux
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.serving import Serving
 from disttrain.state.placement import Placement
 from disttrain.state.vector import Vector
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 
@@ -110,7 +111,7 @@ def _serve(plan: ShardPlan, told: Connection) -> None:
     torch.set_num_threads(1)
     credentials = plan.issued["shard"] if plan.issued else None
     transport = open_transport(
-        TransportConfig(kind=plan.kind, job_uid=JOB, role=Role.SHARD, credentials=credentials)
+        a_config(plan.kind, job_uid=JOB, role=Role.SHARD, credentials=credentials)
     )
     listener = transport.listen(plan.address)
     state = ShardState(index=plan.index, incarnation=plan.incarnation)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from builders.shard_process import JOB
-from builders.transports import PATIENCE, an_address
+from builders.transports import PATIENCE, a_config, an_address
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.placement import Placement
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Transport
@@ -25,7 +25,7 @@ class ShardThread:
     def __init__(
         self, kind: TransportKind, folder: Path, make: Callable[[Transport], Shard]
     ) -> None:
-        self._transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.SHARD))
+        self._transport = open_transport(a_config(kind, job_uid=JOB, role=Role.SHARD))
         self._listener = self._transport.listen(an_address(kind, folder))
         self.shard = make(self._transport)
         self._serving = Serving(self._listener, self.shard)

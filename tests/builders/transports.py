@@ -15,6 +15,7 @@ import pytest
 
 from builders import issuing
 from disttrain.job.credentials import Credentials, RenewedCredentials
+from disttrain.job.transport import Encryption
 from disttrain.state.placement import TRAINED
 from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
@@ -47,14 +48,20 @@ def a_config(
     limits: Limits | None = None,
     send_timeout: float = 10.0,
     credentials: Credentials | RenewedCredentials | None = None,
+    encryption: Encryption | None = None,
 ) -> TransportConfig:
-    """A configuration with the defaults for all that a test does not care about."""
+    """A configuration with the defaults for all that a test does not care about.
+
+    Without credentials nothing is encrypted, unless the test says so.
+    """
+    bare = Encryption.NONE if credentials is None else Encryption.TLS
     return TransportConfig(
         kind=kind,
         job_uid=job_uid,
         role=role,
         limits=limits or Limits(),
         send_timeout=timedelta(seconds=send_timeout),
+        encryption=encryption or bare,
         credentials=credentials,
     )
 

@@ -2,6 +2,6 @@
 
 from pydantic.alias_generators import to_camel
 
-from disttrain.job.optimizer import RULES
+from disttrain.job.strategies.downpour import UPDATE_RULES
 
-NAMES = ", ".join(to_camel(rule.name) for rule in RULES)
+NAMES = ", ".join(to_camel(rule.name) for rule in UPDATE_RULES)

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from disttrain.cli import main as command_line
-from disttrain.cli.app import COMMANDS
+from disttrain.cli.table import COMMANDS
 from disttrain.launch import linux, process
 from disttrain.launcher import fork_server, hosts
 

@@ -7,13 +7,14 @@ import pytest
 
 from builders.jobs import a_job
 from builders.transports import (
+    a_config,
     a_header,
     must_be_asked,
     must_be_asked_while_sending,
     must_receive,
     opened,
 )
-from disttrain.job import names
+from disttrain.job import certificates, names
 from disttrain.launch import config as launch_config
 from disttrain.launcher import run as runs
 from disttrain.launcher.coordinator_link import ControlLink
@@ -31,7 +32,7 @@ TALKS = [
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tmp_path)
+    made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tmp_path, certificates.issue)
     for name, config in made.configs.items():
         launch_config.write(made.folder.config(name), config)
     yield made
@@ -59,7 +60,7 @@ def test_who_was_given_credentials_is_heard(
 
 def test_the_launcher_is_heard_and_nobody_without_credentials(run: Run) -> None:
     config = launch_config.read(run.folder.config("coordinator"))
-    bare = TransportConfig(kind=TransportKind.TCP, job_uid=config.job_uid, role=Role.LAUNCHER)
+    bare = a_config(TransportKind.TCP, job_uid=config.job_uid, role=Role.LAUNCHER)
     with opened(config.transport_config) as there, opened(bare) as stranger:
         port = there.listen(config.coordinator_address)
         channel = stranger.connect(port.address)

@@ -140,6 +140,21 @@ BAD: dict[str, tuple[Change, str]] = {
         lambda job: job["spec"].update(replicas={"device": "gpu"}),
         'supported values: "auto", "cpu", "cuda"',
     ),
+    "an unknown transport": (
+        lambda job: job["spec"].update(transport="udp"),
+        "spec.transport in body should match '^(auto|tcp|sharedMemory)$'",
+    ),
+    "an unknown encryption": (
+        lambda job: job["spec"].update(transport={"encryption": "some"}),
+        'spec.transport.encryption: Unsupported value: "some": supported values: "tls", "none"',
+    ),
+    "a target that nobody measures": (
+        lambda job: job["spec"].update(
+            evaluation={"everyEpochs": 0},
+            stop={"epochs": 1, "targetMetric": {"name": "a", "atLeast": 1}},
+        ),
+        "spec.stop.targetMetric needs an evaluation during training",
+    ),
     "an amount that is none": (
         lambda job: job["spec"].update(checkpoint={"volume": {"size": "10GB"}}),
         "spec.checkpoint.volume.size",
@@ -222,6 +237,21 @@ def test_what_a_job_is_cannot_be_changed_and_how_long_and_wide_it_runs_can(
             patch(namespace, {"spec": change})
     for change in CHANGEABLE:
         patch(namespace, {"spec": change})
+
+
+@pytest.mark.parametrize("written", [None, "tcp", {"kind": "tcp", "encryption": "none"}])
+def test_a_transport_is_a_text_or_a_section_and_is_not_changed(
+    namespace: Kubectl, written: object
+) -> None:
+    """The schema gives it no type, and so the API server's rules do not see it by itself."""
+    namespace.apply(a_job() if written is None else a_job(transport=written))
+    for other in ("sharedMemory", {"kind": "tcp", "encryption": "tls"}):
+        with pytest.raises(CommandFailed, match=r"spec\.transport cannot be changed"):
+            patch(namespace, {"spec": {"transport": other}})
+    namespace.run("scale", "dtj/digits", "--replicas=3")
+    patch(namespace, {"status": {"phase": "Running"}}, "--subresource=status")
+    read = namespace.get("dtj", "digits")["spec"]
+    assert read.get("transport") == written
 
 
 def test_templates_change_while_a_job_is_suspended_and_as_it_is_or_is_resumed(

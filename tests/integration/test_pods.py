@@ -300,10 +300,11 @@ def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
         ({"DISTTRAIN_INDEX": ""}, "DISTTRAIN_INDEX must be the index of the shard"),
         ({"DISTTRAIN_KEYS_FILE": "/nowhere"}, "/nowhere cannot be read"),
         ({"DISTTRAIN_KEYS_FILE": "/etc/hostname"}, "the credentials file is not valid at"),
+        ({"DISTTRAIN_KEYS_FILE": ""}, "DISTTRAIN_KEYS_FILE is missing: with spec.transport.encr"),
     ],
 )
 def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    with PodJob(tmp_path) as job:
+    with PodJob(tmp_path, credentials=issuing.by_role(UID)) as job:
         job.changed["shard-0"] = changes
         job.start("shard-0")
         assert job.wait("shard-0") == 2

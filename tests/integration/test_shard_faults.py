@@ -19,13 +19,14 @@ import torch
 from builders import placements
 from builders.replicas import Replica, replica
 from builders.shard_process import JOB, ShardPlan, ShardProcess, running, start
+from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
 from disttrain.parameter_server.errors import Fenced, PushRefused
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
 from disttrain.state.placement import TRAINED
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import Slice
@@ -258,7 +259,7 @@ def test_chunks_of_another_layout_are_refused(
     kind = TransportKind.TCP
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
-        transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
+        transport = open_transport(a_config(kind, job_uid=JOB, role=Role.REPLICA))
         channel = transport.connect(shards[0].address, Role.SHARD)
         header = change(chunk_header(one.identity, 1, 0))
         channel.send(header, bytes(header.count * 4))

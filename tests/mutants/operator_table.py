@@ -192,6 +192,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/integration/test_operator_tls.py",),
     ),
     Mutant(
+        name="a Secret without credentials for a job of before",
+        file=f"{_O}/manifests/launch_secret.py",
+        old="isinstance(transport, dict) and transport.get(",
+        new="isinstance(transport, str) or transport.get(",
+        tests=(f"{_OPERATOR}/manifests/test_children.py",),
+    ),
+    Mutant(
         name="an operator that keeps its first token",
         file=f"{_O}/cluster/client.py",
         old="if now - self._token_read_at >= _TOKEN_LIFE_SECONDS:",

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from builders.jobs import BATCH, SMALL
-from disttrain.cli.app import COMMANDS, loaded
+from disttrain.cli.app import loaded
+from disttrain.cli.table import COMMANDS
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import KIND
 

@@ -11,6 +11,10 @@ def _increase(counter: str) -> str:
     return query.total(query.increase(query.of_job(counter)))
 
 
+def _of_method(name: str) -> str:
+    return query.largest(query.of_job(f"disttrain_sandblaster_{name}"))
+
+
 ROW: Final = Row(
     "Sandblaster",
     (
@@ -18,14 +22,17 @@ ROW: Final = Row(
             title="Objective",
             means="Loss over the batch at the point accepted last. It never rises, but when a "
             "shard was lost and all went back to a checkpoint.",
-            queries=(Query(query.largest(query.of_job("disttrain_batch_objective")), "loss"),),
+            queries=(Query(_of_method("objective"), "loss"),),
         ),
         Panel(
             title="Gradient",
             means="The largest absolute value of the gradient's elements. The method ends when it "
             "is below optimizer.*.gradientTolerance.",
             queries=(
-                Query(query.largest(query.of_job("disttrain_batch_gradient_norm")), "gradient"),
+                Query(
+                    _of_method("gradient_max_norm"),
+                    "gradient",
+                ),
             ),
         ),
         Panel(
@@ -34,19 +41,19 @@ ROW: Final = Row(
             "finds no step at once; the portions may be too small for float32, or the loss is not "
             "smooth.",
             queries=(
-                Query(query.largest(query.of_job("disttrain_batch_iteration")), "iterations"),
-                Query(query.largest(query.of_job("disttrain_batch_evaluations")), "evaluations"),
+                Query(_of_method("iteration"), "iterations"),
+                Query(_of_method("evaluations"), "evaluations"),
             ),
         ),
         Panel(
-            title="Groups done, given out again, copied",
-            means="Groups of portions. Given out again: a replica died or was silent. Copied: a "
-            "backup task, because a replica is slow; many of them in each evaluation: the slowest "
+            title="Groups done, given out again, backup tasks",
+            means="Groups of portions. Given out again: a replica died or was silent. Backup "
+            "tasks: a replica is slow; many of them in each evaluation: the slowest "
             "replica needs a faster machine or smaller portions.",
             queries=(
-                Query(_increase("disttrain_batch_groups_done_total"), "done"),
-                Query(_increase("disttrain_batch_groups_requeued_total"), "given out again"),
-                Query(_increase("disttrain_batch_groups_copied_total"), "copied"),
+                Query(_increase("disttrain_sandblaster_groups_done_total"), "done"),
+                Query(_increase("disttrain_sandblaster_groups_requeued_total"), "given out again"),
+                Query(_increase("disttrain_sandblaster_backup_tasks_total"), "backup tasks"),
             ),
         ),
         Panel(
@@ -57,10 +64,10 @@ ROW: Final = Row(
             unit="bytes",
         ),
         Panel(
-            title="Returns to a checkpoint",
+            title="Rollbacks to a checkpoint",
             means="How often a shard was lost and all went back. What was computed since then is "
             "computed again, with the same result.",
-            queries=(Query(query.largest(query.of_job("disttrain_batch_returns")), "returns"),),
+            queries=(Query(_of_method("rollbacks"), "rollbacks"),),
         ),
     ),
 )

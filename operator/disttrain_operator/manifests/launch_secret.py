@@ -1,10 +1,11 @@
-"""The Secret with the manifest, and of whom the pods get their certificates."""
+"""The Secret with the manifest and, where connections are encrypted, who signs certificates."""
 
 import json
 from typing import Any
 
 from disttrain.job import cluster_names, credentials, effective, pod_layout
 from disttrain.job.credentials import Trust
+from disttrain.job.transport import Encryption
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
 
@@ -38,13 +39,31 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
-def secret(context: Context, trust: Trust, launch: str) -> Object:
+def are_needed(context: Context) -> bool:
+    """Whether the pods of a job show certificates to each other."""
+    return context.job.spec.transport.is_encrypted
+
+
+def are_needed_by(launch: str) -> bool:
+    """The same of pods that are there, by the manifest that they read.
+
+    Whatever does not say that nothing is encrypted needs them.
+    """
+    try:
+        transport = json.loads(launch)["spec"]["transport"]
+    except (ValueError, LookupError, TypeError):
+        return True
+    return not (isinstance(transport, dict) and transport.get("encryption") == Encryption.NONE)
+
+
+def secret(context: Context, trust: Trust | None, launch: str) -> Object:
     """The Secret; immutable, since processes that run already would not believe another authority.
 
-    `launch`: the manifest as its processes read it.
+    `trust`: None where no certificates are needed. `launch`: the manifest as its processes read it.
     """
     contents = {
-        pod_layout.TRUST_KEY: credentials.encode(trust).decode(),
         pod_layout.LAUNCH_KEY: launch,
     }
+    if trust is not None:
+        contents[pod_layout.TRUST_KEY] = credentials.encode(trust).decode()
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)

@@ -7,7 +7,7 @@ from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain_operator import json_text
-from disttrain_operator.manifests import template, volume
+from disttrain_operator.manifests import launch_secret, template, volume
 from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.context import Context, Object
 from disttrain_operator.manifests.volume import mounts, volumes
@@ -183,13 +183,14 @@ def _threads_variable(container: Object) -> Object | None:
 
 
 def _environment(context: Context, role: Role) -> list[Object]:
-    values = {
+    values: dict[str, str] = {
         Variable.ROLE: role.value,
         Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
         Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
-        Variable.CREDENTIALS_FILE: str(pod_layout.TRUST_FILE),
-        "HOME": str(pod_layout.TEMPORARY_FOLDER),
     }
+    if launch_secret.are_needed(context):
+        values[Variable.CREDENTIALS_FILE] = str(pod_layout.TRUST_FILE)
+    values["HOME"] = str(pod_layout.TEMPORARY_FOLDER)
     if context.job.spec.task.source is not None:
         values[Variable.TASK_FOLDER] = str(pod_layout.TASK_FOLDER)
     fields = {

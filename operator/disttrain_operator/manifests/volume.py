@@ -120,14 +120,16 @@ def token() -> Object:
 
 
 def _volumes(context: Context) -> Iterator[_Volume]:
-    files = (pod_layout.LAUNCH_KEY, pod_layout.TRUST_KEY)
+    encrypts = launch_secret.are_needed(context)
+    files = [pod_layout.LAUNCH_KEY, *([pod_layout.TRUST_KEY] if encrypts else [])]
     secret = {
         "secretName": launch_secret.secret_name(context),
         "items": [{"key": file, "path": file} for file in files],
         "defaultMode": _GROUP_READS,
     }
     yield _Volume("launch", {"secret": secret}, pod_layout.LAUNCH_FOLDER, read_only=True)
-    yield _Volume(IDENTITY, token(), pod_layout.TOKEN_FOLDER, read_only=True)
+    if encrypts:
+        yield _Volume(IDENTITY, token(), pod_layout.TOKEN_FOLDER, read_only=True)
     memory = {"emptyDir": {"medium": "Memory"}}
     yield _Volume("shared-memory", memory, pod_layout.SHARED_MEMORY_FOLDER)
     yield _Volume("temporary", {"emptyDir": {}}, pod_layout.TEMPORARY_FOLDER)

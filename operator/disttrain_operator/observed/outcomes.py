@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from disttrain.job.conditions import ConditionStatus
+from disttrain.job.status_section import ConditionStatus
 from disttrain_operator import times, untrusted
 from disttrain_operator.observed.records import EndPhase, Outcome
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.spec import Spec
 from disttrain.job.status import JobStatus
+from disttrain.job.status_section import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed

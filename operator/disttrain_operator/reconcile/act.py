@@ -150,7 +150,8 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            trust = self._trust(self._context.uid)
+            encrypted = launch_secret.are_needed_by(action.launch)
+            trust = self._trust(self._context.uid) if encrypted else None
             secret = launch_secret.secret(self._context, trust, action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from disttrain.errors import DistTrainError
-from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
+from disttrain.job.status_section import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times, untrusted
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound

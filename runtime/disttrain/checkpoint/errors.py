@@ -10,6 +10,8 @@ CheckpointError
     ├── NoCheckpoint      there is none where one was looked for
     ├── WrongModel        it was made of another model
     └── AlreadyThere      a checkpoint of this number, or the file to write, exists
+FinalError
+└── WrongSnapshot         a checkpoint does not fit the job: another update rule, other vectors
 """
 
 from pathlib import Path
@@ -64,3 +66,7 @@ class WrongModel(CheckpointRefused):
 
 class AlreadyThere(CheckpointRefused):
     """Nothing is overwritten."""
+
+
+class WrongSnapshot(FinalError):
+    """Restored values do not fit what the job wants."""

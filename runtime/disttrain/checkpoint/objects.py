@@ -232,7 +232,7 @@ def open_objects(uri: str) -> Objects:
     """
     protocol = object_uri.scheme(uri)
     _require_allowed(uri, protocol)
-    # Slow to import, and most jobs have a folder.
+    # Every role would start a twentieth of a second later, and most jobs have a folder.
     from fsspec.core import url_to_fs  # noqa: PLC0415
 
     # What another process wrote a moment ago must be found.

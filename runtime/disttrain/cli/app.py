@@ -1,7 +1,6 @@
-"""The command `disttrain`: one line per command, whose module is imported when it is called."""
+"""The command `disttrain`: its help, its completion, its errors and exit codes."""
 
 import errno
-import importlib
 import importlib.metadata
 import os
 import shlex
@@ -13,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from disttrain.checkpoint.errors import NoCheckpoint
+from disttrain.cli import table
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -36,102 +36,12 @@ class PlainUsage(TyperCommand):
         return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
 
-COMMANDS = (
-    ("run", "run:run", "Train a job with processes of this machine and show how it goes."),
-    (
-        "resume",
-        "resume:resume",
-        "Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.",
-    ),
-    (
-        "status",
-        "status:status",
-        "Show how the run in DIR is, and in one sentence what limits its speed.",
-    ),
-    ("export", "checkpoints:export", "Write the model of a checkpoint as one safetensors file."),
-    (
-        "inspect",
-        "checkpoints:inspect",
-        "Show a checkpoint: its job, parts, files, tensors and optimizer state.",
-    ),
-    (
-        "audit",
-        "recorded_runs:audit",
-        "Check the promises of the design from a run's own logs, and say what held.",
-    ),
-    (
-        "replay",
-        "recorded_runs:replay",
-        "Reproduce an asynchronous run bit for bit, and say what asynchrony did.",
-    ),
-    (
-        "evaluate",
-        "checkpoint_evaluation:evaluate",
-        "Evaluate a checkpoint's parameters with the task of its job, on the test split.",
-    ),
-    (
-        "validate",
-        "manifests:validate",
-        "Check manifests and print everything that is wrong with them.",
-    ),
-    ("schema", "manifests:schema", "Print the JSON schema of manifests."),
-    (
-        "submit",
-        "submit:submit",
-        "Run a job on the cluster of the kubeconfig's context, with the code of a folder here.",
-    ),
-    (
-        "list",
-        "cluster_show:list_jobs",
-        "List the jobs of a namespace with the columns of `kubectl get disttrainjobs`.",
-    ),
-    (
-        "get",
-        "cluster_job:get",
-        "Show how a job is and why: conditions, progress, shards, replicas, failures, checkpoint.",
-    ),
-    (
-        "logs",
-        "logs:logs",
-        "Print the logs of a job: of its coordinator, its shards and its replicas, "
-        "or some of them.",
-    ),
-    (
-        "events",
-        "cluster_show:events",
-        "Show the events of a job, of its pods and of what makes them, the latest last.",
-    ),
-    (
-        "top",
-        "cluster_job:top",
-        "Show per pod samples per second, staleness of gradients, processor time and memory.",
-    ),
-    (
-        "scale",
-        "cluster_change:scale",
-        "Change the number of replicas of jobs while they train; no sample is lost or repeated.",
-    ),
-    (
-        "suspend",
-        "cluster_change:suspend",
-        "Stop all processes of jobs after a checkpoint; "
-        "`disttrain resume NAME` goes on from there.",
-    ),
-    (
-        "delete",
-        "cluster_change:delete",
-        "Delete jobs with everything that belongs to them but the volume with their checkpoints.",
-    ),
-)
-"""Name, module and function below `disttrain.cli`, and the first sentence of its help."""
-
-
 class Commands(TyperGroup):
     """Knows what it lists and completes from the table alone."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        for name, _, sentence in COMMANDS:
+        for name, _, sentence in table.COMMANDS:
             self.add_command(PlainUsage(name, help=sentence, rich_markup_mode=None))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # its types are private to typer
@@ -152,11 +62,8 @@ app = typer.Typer(cls=Commands, **_PLAIN)
 
 def loaded(name: str) -> TyperCommand:
     """A command of the table. Imports its module."""
-    (place,) = (place for known, place, _ in COMMANDS if known == name)
-    module, function = place.split(":")
     alone = typer.Typer(add_completion=False, **_PLAIN)
-    found = getattr(importlib.import_module(f"disttrain.cli.{module}"), function)
-    alone.command(name, cls=PlainUsage)(found)
+    alone.command(name, cls=PlainUsage)(table.command(name))
     return cast(TyperCommand, get_command(alone))
 
 

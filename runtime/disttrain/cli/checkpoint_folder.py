@@ -80,12 +80,21 @@ def require_whole(output: Path) -> Path | None:
     if not location.uri:
         newest = stores.in_folder(location.folder).newest_folder()
         return None if newest is None else stores.verify(newest).path
+    kept, latest = _latest(location)
+    return None if latest is None else _whole_copy(kept, latest)
+
+
+def newest(location: Location) -> Path | None:
+    """The newest complete checkpoint there; None without one. Its hashes are not checked."""
+    _, latest = _latest(location)
+    return None if latest is None else latest.path
+
+
+def _latest(location: Location) -> tuple[Store, Checkpoint | None]:
     kept = stores.open_store(location)
+    # Somebody may have looked at it on the way here.
     kept.drop_copies()
-    latest = kept.latest()
-    if latest is None:
-        return None
-    return _whole_copy(kept, latest)
+    return kept, kept.latest()
 
 
 def _whole_copy(kept: Store, checkpoint: Checkpoint) -> Path:

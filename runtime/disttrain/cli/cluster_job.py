@@ -1,12 +1,12 @@
 """How one job of a cluster is: `disttrain get` and `top`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 import typer
 
-from disttrain.cli import wording
+from disttrain.cli import cluster_options, wording
 from disttrain.cli.cluster_options import (
     JobName,
     Output,
@@ -17,13 +17,13 @@ from disttrain.cli.cluster_options import (
     object_text,
     on_cluster,
 )
+from disttrain.cli.table import later
 from disttrain.cluster import following, pods
 from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
-from disttrain.cluster.jobs import files_of
+from disttrain.cluster.jobs import Jobs, files_of
 from disttrain.cluster.kubectl_text import age, now, printable, table
 from disttrain.cluster.pods import Pod
-from disttrain.job.conditions import Condition, ConditionStatus
 from disttrain.job.status import (
     Failure,
     JobStatus,
@@ -31,6 +31,7 @@ from disttrain.job.status import (
     ShardStatus,
     TrainingStatus,
 )
+from disttrain.job.status_section import Condition, ConditionStatus
 
 PODS_SHOWN: Final = 50
 LOG_LINES: Final = 8
@@ -54,10 +55,7 @@ def get(
     jobs = jobs_of(target)
     job = jobs.get(chosen)
     if watch:
-        # The display is slow to import, and a page does without it.
-        from disttrain.cli import cluster_live  # noqa: PLC0415
-
-        raise typer.Exit(cluster_live.follow(jobs, job))
+        raise typer.Exit(cluster_options.follow(jobs, job))
     if output in {None, Output.WIDE}:
         typer.echo(page(job, jobs.visible_pods(job), now()))
     else:
@@ -74,11 +72,10 @@ def top(target: Target, name: JobName) -> None:
     """
     chosen = job_name(name)
     jobs = jobs_of(target)
-    from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
-
-    found = usage.measure(jobs, jobs.get(chosen))
-    typer.echo(found.text)
-    for note in found.notes:
+    measure: Callable[[Jobs, Object], tuple[str, Sequence[str]]] = later("use of resources")
+    shown, notes = measure(jobs, jobs.get(chosen))
+    typer.echo(shown)
+    for note in notes:
         typer.echo(note, err=True)
 
 

@@ -16,9 +16,9 @@ from disttrain.cluster.jobs import Jobs, selector_of_pods
 from disttrain.cluster.pods import Pod
 from disttrain.cluster.resources import PODS
 from disttrain.job.cluster_names import shard_set
-from disttrain.job.conditions import ConditionStatus
 from disttrain.job.run_status import Member, RunStatus
 from disttrain.job.status import Phase, TrainingStatus
+from disttrain.job.status_section import ConditionStatus
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.supervision import Process, State
 

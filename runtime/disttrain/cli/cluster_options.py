@@ -9,13 +9,15 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from disttrain.cluster import jobs, resources
+from disttrain.cli import table
+from disttrain.cluster import resources
 from disttrain.cluster.errors import WrongInput
-from disttrain.cluster.interface import Object, Target
+from disttrain.cluster.interface import Api, Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS
 from disttrain.errors import DistTrainError
 from disttrain.job import document
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
 Options = ParamSpec("Options")
@@ -110,9 +112,21 @@ def on_cluster(
     return with_options
 
 
+def connect(target: Target) -> Api:
+    """Read the credentials; nothing is asked of the API server. Raises NoAccess, LibraryMissing."""
+    open_api: Callable[[Target], Api] = table.later("open a cluster")
+    return open_api(target)
+
+
+def follow(jobs: Jobs, job: Object) -> ExitCode:
+    """Show the job until it ends; the exit code of the command."""
+    shown: Callable[[Jobs, Object], ExitCode] = table.later("follow a job")
+    return shown(jobs, job)
+
+
 def jobs_of(target: Target) -> Jobs:
     """The jobs of the namespace that is meant. Raises NoAccess, LibraryMissing."""
-    api = jobs.connect(target)
+    api = connect(target)
     return Jobs(api, target.namespace or api.namespace)
 
 

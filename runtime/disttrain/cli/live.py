@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -18,9 +18,12 @@ from typing import Any, Protocol, Self, TextIO, cast
 import typer
 
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.cli import wording
+from disttrain.cli import table, wording
 from disttrain.cli.wording import measures, progress_line
 from disttrain.job import manifest_file, run_status, terminal_text
+from disttrain.job.credentials import Credentials
+from disttrain.job.identity import Identity
+from disttrain.job.location import Location
 from disttrain.job.run_status import RunStatus
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import OutputFolderInUse
@@ -30,8 +33,8 @@ from disttrain.launch.run_folder import RunFolder, default_folders, require_own
 from disttrain.launcher import completion, local
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
-from disttrain.launcher.launcher import Watcher
-from disttrain.launcher.run import Run, latest_checkpoint
+from disttrain.launcher.launcher import CoordinatorLink, Watcher
+from disttrain.launcher.run import Run
 from disttrain.launcher.supervision import Process
 from disttrain.telemetry import logs
 
@@ -132,7 +135,7 @@ class PlainDisplay:
 def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
     if output is not None:
-        return _watched(lambda: runs.new(job, output, task_folder))
+        return _watched(lambda: runs.new(job, output, task_folder, _issue))
     return _watched(lambda: _new_by_default(job, task_folder))
 
 
@@ -142,7 +145,7 @@ def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
             # Its name is known beforehand: in a folder that others share it may be a stranger's.
             require_own(folder.parent)
         with suppress(OutputFolderInUse):
-            return runs.new(job, folder, task_folder)
+            return runs.new(job, folder, task_folder, _issue)
     raise AssertionError
 
 
@@ -163,7 +166,7 @@ def resume(path: Path, check: Callable[[Path], None]) -> ExitCode:
     def prepare() -> Run:
         folder.require_free()
         check(path)
-        return runs.resumed(job, folder)
+        return runs.resumed(job, folder, _newest_checkpoint, _issue)
 
     return _watched(prepare)
 
@@ -183,7 +186,7 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
     with lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
         with display(lambda: run_status.read(run.folder.status)) as shown:
-            outcome = local.run_job(run, shown)
+            outcome = local.run_job(run, shown, _open_link)
         _conclude(outcome, run)
     return outcome.exit_code
 
@@ -201,10 +204,23 @@ def display(read: Callable[[], RunStatus | None]) -> Display:
     """What shows a job, whose status `read` gives: a picture on a terminal, lines elsewhere."""
     if not sys.stdout.isatty():
         return PlainDisplay(read)
-    # Slow to import, and the processes should start soon.
-    from disttrain.cli.display import LiveDisplay  # noqa: PLC0415
+    shown: Display = table.later("display on a terminal")(read)
+    return shown
 
-    return LiveDisplay(read)
+
+def _issue(identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
+    issue: runs.Issue = table.later("issue credentials")
+    return issue(identities)
+
+
+def _newest_checkpoint(location: Location) -> Path | None:
+    newest: runs.NewestCheckpoint = table.later("newest checkpoint")
+    return newest(location)
+
+
+def _open_link(run: Run) -> CoordinatorLink:
+    open_link: Callable[[Run], CoordinatorLink] = table.later("open a link")
+    return open_link(run)
 
 
 def _conclude(outcome: Outcome, run: Run) -> None:
@@ -231,7 +247,7 @@ def _conclude(outcome: Outcome, run: Run) -> None:
 
 def _can_go_on(run: Run) -> bool:
     try:
-        return latest_checkpoint(run.folder.checkpoints(run.job)) is not None
+        return _newest_checkpoint(run.folder.checkpoints(run.job)) is not None
     except CheckpointError:
         # A store that is away now may have one, as a resume will tell.
         return True

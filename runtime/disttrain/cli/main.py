@@ -1,16 +1,17 @@
 """Where the programs `disttrain` and `kubectl disttrain` begin.
 
-What the commands are made of takes half a second to import. Until then this module alone is there,
-which therefore imports next to nothing.
+What the commands are made of takes half a second to import. Until then this module is there
+with the table of commands, which therefore import next to nothing.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from disttrain.cli import table
 from disttrain.launch.exit_code import ExitCode
 
 
@@ -26,15 +27,15 @@ def plugin() -> int:
 
 def complete_plugin() -> int:
     with _interrupts_end_at_once():
-        from disttrain.cli import app  # noqa: PLC0415
-    return app.complete(sys.argv[1:])
+        complete: Callable[[Sequence[str]], int] = table.later("complete")
+    return complete(sys.argv[1:])
 
 
 def _call(name: str) -> int:
     _open_closed_streams()
     with _interrupts_end_at_once():
-        from disttrain.cli import app  # noqa: PLC0415
-    return app.call(name)
+        call: Callable[[str], int] = table.later("call")
+    return call(name)
 
 
 def _open_closed_streams() -> None:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from disttrain.cli import cluster_options
 from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
 from disttrain.cli.manifests import Assignments
-from disttrain.cluster import jobs, manifests, submission
+from disttrain.cluster import manifests, submission
 from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import JobRequest
@@ -84,14 +85,11 @@ def submit(  # noqa: PLR0913 - One parameter per option.
         typer.echo(note, err=output is not None)
     _show(done.job, output, " (server dry run)" if dry_run is DryRun.SERVER else "")
     if wait and dry_run is DryRun.NONE:
-        # The display is slow to import, and the other ways do without it.
-        from disttrain.cli import cluster_live  # noqa: PLC0415
-
-        raise typer.Exit(cluster_live.follow(jobs, done.job))
+        raise typer.Exit(cluster_options.follow(jobs, done.job))
 
 
 def _jobs(target: Target, request: JobRequest) -> Jobs:
-    api = jobs.connect(target)
+    api = cluster_options.connect(target)
     return Jobs(api, manifests.namespace(request, target.namespace, api.namespace))
 
 

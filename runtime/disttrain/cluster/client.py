@@ -7,7 +7,16 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from disttrain.cluster import following, jobs, kubectl_text, logs, manifests, resources, submission
+from disttrain.cluster import (
+    following,
+    jobs,
+    kubectl_text,
+    kubernetes_api,
+    logs,
+    manifests,
+    resources,
+    submission,
+)
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Observation
 from disttrain.cluster.interface import Object, Target
@@ -118,7 +127,7 @@ class Client:
         file = None if kubeconfig is None else Path(kubeconfig)
         target = Target(namespace=namespace, context=context, kubeconfig=file)
         self._wanted = namespace
-        self._api = jobs.connect(target)
+        self._api = kubernetes_api.open_api(target)
 
     def submit(
         self,

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from disttrain.cluster import kubectl_text
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
-from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus, Phase
+from disttrain.job.status_section import Condition, ConditionStatus, ConditionType
 
 _SILENT = {
     ConditionType.PARAMETERS_AVAILABLE,

@@ -1,4 +1,8 @@
-"""Objects of a cluster as they are now: listed once, then kept by a watch."""
+"""Objects of a cluster as they are now: listed once, then kept by a watch.
+
+Not the Kubernetes library's informer: it lists all in one answer, asks again at once after a
+refusal, logs what is handled here, and its end waits for a watch that is silent.
+"""
 
 import json
 import threading

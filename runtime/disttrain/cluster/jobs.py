@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from disttrain.cluster import errors, resources
-from disttrain.cluster.interface import Api, Object, Request, Target
+from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
 from disttrain.job import cluster_labels, cluster_names, object_uri, pod_layout
 
@@ -172,19 +172,3 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:
         if time.monotonic() > deadline:
             raise errors.NotInTime(f"waited {seconds:g} s for {what}")
         time.sleep(POLL_SECONDS)
-
-
-def connect(target: Target) -> Api:
-    """Read the credentials. Nothing is asked of the API server yet.
-
-    Raises LibraryMissing or NoAccess.
-    """
-    try:
-        # An extra, and slow to import: whoever has no cluster needs neither.
-        from disttrain.cluster import kubernetes_api  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise errors.LibraryMissing(
-            f"jobs of a cluster need the Kubernetes library, and {error.name} is not installed: "
-            "pip install kubernetes, or install disttrain with its extra 'cluster'"
-        ) from error
-    return kubernetes_api.open_api(target)

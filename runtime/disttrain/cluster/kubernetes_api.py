@@ -3,6 +3,8 @@
 Its generated classes are not used: what is sent and shown are plain objects.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator
@@ -10,16 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-import urllib3
-from kubernetes import client, config
-from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME
-from urllib3.exceptions import HTTPError
-
 from disttrain.cluster import errors
 from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.cluster.resources import JOBS
 from disttrain.errors import DistTrainError
 from disttrain.job import document
+
+try:
+    import urllib3
+    from kubernetes import client, config
+    from urllib3.exceptions import HTTPError
+except ModuleNotFoundError as error:
+    # An extra: who has no cluster does not need it, and `disttrain.Client` is there all the same.
+    _MISSING = error.name
+else:
+    _MISSING = None
 
 SECONDS: Final = 30.0
 """For an answer, after which the API server counts as away."""
@@ -33,7 +40,7 @@ INSTALL: Final = (
 )
 _KINDS: Final[dict[int, type[errors.ClusterError]]] = {404: errors.NotFound, 409: errors.Conflict}
 
-NAMESPACE_FILE: Final = Path(SERVICE_CERT_FILENAME).with_name("namespace")
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class _Answer(Protocol):
@@ -122,7 +129,15 @@ class KubernetesApi:
 
 
 def open_api(target: Target) -> KubernetesApi:
-    """Read the kubeconfig, or a pod's own account. Raises NoAccess."""
+    """Read the kubeconfig, or a pod's own account; nothing is asked of the API server yet.
+
+    Raises LibraryMissing or NoAccess.
+    """
+    if _MISSING is not None:
+        raise errors.LibraryMissing(
+            f"jobs of a cluster need the Kubernetes library, and {_MISSING} is not installed: "
+            "pip install kubernetes, or install disttrain with its extra 'cluster'"
+        )
     configuration = client.Configuration()
     configuration.retries = False
     try:

@@ -30,7 +30,9 @@ NAMED: Final = 3
 """Pods that a note names."""
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
-COMMANDS: Final = "disttrain_orders_total"
+COMMANDS: Final = "disttrain_vector_commands_total"
+_FORMER: Final = {"disttrain_orders_total": COMMANDS}
+"""Names that the images of jobs may still serve, which keep their version."""
 STALENESS: Final = "disttrain_gradient_staleness_updates"
 NO_METRICS_API: Final = (
     "CPU and memory are not known: the cluster has no metrics API (metrics-server serves it)."
@@ -84,20 +86,15 @@ def _add(metrics: Metrics, sample: Sample) -> None:
         limit = float(sample.labels["le"])
         counts[limit] = counts.get(limit, 0) + sample.value
     else:
-        metrics.values[sample.name] = metrics.values.get(sample.name, 0) + sample.value
+        name = _FORMER.get(sample.name, sample.name)
+        metrics.values[name] = metrics.values.get(name, 0) + sample.value
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What all pods of a job do and use, and what could not be found out."""
+def measure(jobs: Jobs, job: Object) -> tuple[str, list[str]]:
+    """A table of what all pods of a job do and use, and notes of what could not be found out.
 
-    text: str
-    """The table."""
-    notes: tuple[str, ...]
-
-
-def measure(jobs: Jobs, job: Object) -> Usage:
-    """Look at the pods twice, some seconds apart. Raises ClusterError, Unreachable."""
+    Looks at the pods twice, some seconds apart. Raises ClusterError, Unreachable.
+    """
     members = pods.in_order(jobs.pods(job))
     before, began = _scrape(jobs, members), time.monotonic()
     time.sleep(MEASURED_SECONDS if any(before) else 0)
@@ -108,8 +105,7 @@ def measure(jobs: Jobs, job: Object) -> Usage:
         row(pod, (first, second), seconds, (used or {}).get(pod.name, {}), counter)
         for pod, first, second in zip(members, before, after, strict=True)
     )
-    text = kubectl_text.table([head(counter), *rows])
-    return Usage(text, tuple(_notes(members, after, used)))
+    return kubectl_text.table([head(counter), *rows]), _notes(members, after, used)
 
 
 def head(counter: str) -> list[str]:

@@ -8,12 +8,11 @@ from typing import TypeAlias
 import numpy as np
 
 from disttrain.checkpoint import reading
-from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
+from disttrain.checkpoint.errors import CheckpointRefused, Corrupt, WrongSnapshot
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.stores import Store
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Notes, Table, Values
 from disttrain.state.share import Share
 from disttrain.telemetry import logs

@@ -1,7 +1,7 @@
 """Makes the authority of a job and what it signs: the door to cryptography."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -83,6 +83,12 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .sign(self._key, hashes.SHA256())
         )
+
+
+def issue(identities: Mapping[str, Identity]) -> dict[str, Credentials]:
+    """The credentials of each, signed by a new authority whose key nobody keeps."""
+    authority = new_authority()
+    return {name: authority.issue(each) for name, each in identities.items()}
 
 
 def new_authority() -> Authority:

@@ -11,6 +11,7 @@ from disttrain.job.section import (
     ON_A_CLUSTER,
     Count,
     ObjectName,
+    ObjectNameOrNone,
     Positive,
     Quantity,
     Section,
@@ -62,8 +63,9 @@ class CheckpointVolume(Section):
     size: Quantity | None = Field(default=None, examples=["10Gi"])
     """Size of a claim that is made for the job."""
 
-    storage_class_name: ObjectName | None = None
-    """Storage class of the claim that is made. null: the cluster's default."""
+    storage_class_name: ObjectNameOrNone | None = None
+    """Storage class of the claim that is made. null: the cluster's default. An empty text: none, as
+    for volumes that somebody has made beforehand."""
 
     access_modes: (
         Annotated[

@@ -1,7 +1,6 @@
 """Values that a manifest leaves open, derived from what it says. Pure."""
 
-from disttrain.job.spec import Audit, Spec
-from disttrain.job.strategy import Strategy
+from disttrain.job.spec import Audit, Spec, Strategy
 from disttrain.job.strategy_kind import Precision
 
 EVALUATION_BATCHES = 4

@@ -1,7 +1,10 @@
 """YAML text to plain values that know their lines, and back. The only module that imports yaml.
 
 What an unquoted text means is decided here, by the core schema of YAML 1.2. No library does that:
-PyYAML follows 1.1, and ruamel.yaml takes 010 and 1_000 for numbers, 2024-01-01 for a date.
+PyYAML follows 1.1, and ruamel.yaml takes 010 and 1_000 for numbers, 2024-01-01 for a date. With
+ruamel.yaml, which knows lines, too, nothing here would go: it stops at the first name that is given
+twice, sets aliases no limit, ends in a RecursionError at many brackets, keeps unknown tags and
+halves of characters. It also reads at half the speed and takes longer to import.
 """
 
 import math

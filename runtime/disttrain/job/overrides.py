@@ -98,8 +98,11 @@ def _assign(root: JsonValue, path: Path, given: JsonValue) -> None:
     parent = root
     for depth in range(1, len(path)):
         around, parent = parent, _item(parent, path[depth - 1])
+        section = fields.section_at(path[:depth])
         if parent is None:
             parent = _put(around, path[:depth], {})
+        elif isinstance(parent, str) and section is not None and section.short_form:
+            parent = _put(around, path[:depth], {section.short_form: parent})
     _put(parent, path, given)
 
 

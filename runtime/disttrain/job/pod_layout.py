@@ -64,7 +64,7 @@ class Variable(StrEnum):
     """The manifest."""
     CREDENTIALS_FILE = "DISTTRAIN_KEYS_FILE"
     """Of whom the process gets its certificate; or, of an older operator, the role's certificate
-    and key. Without the file nothing is encrypted.
+    and key. Not read with `encryption: none`.
 
     Its name is that of the keys of before: an image of another version refuses the file, where
     under another name it would find none and encrypt nothing."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from disttrain.job.section import ON_A_CLUSTER, Count, Positive, Section
+from disttrain.job.section import ON_A_CLUSTER, ZERO_IS_NONE, Count, NotNegative, Positive, Section
 
 
 class PodTemplate(Section):
@@ -40,17 +40,6 @@ class Durability(StrEnum):
     """Nothing: the job fails with the shard."""
     CHECKPOINT = "checkpoint"
     """Everything up to the last checkpoint; the number of lost updates is reported."""
-
-
-class Transport(StrEnum):
-    """How gradients and parameters travel."""
-
-    AUTO = "auto"
-    """Shared memory between processes of one machine, else TCP."""
-    TCP = "tcp"
-    """TCP, on one machine too."""
-    SHARED_MEMORY = "sharedMemory"
-    """Shared memory; all processes must be on one machine."""
 
 
 class Coordinator(Section):
@@ -100,9 +89,10 @@ class Replicas(Section):
     threads: Count | None = None
     """Compute threads per replica. null: the machine's cores are shared out among the processes."""
 
-    call_timeout_seconds: Positive | None = 600.0
+    call_timeout_seconds: Annotated[NotNegative | None, ZERO_IS_NONE] = 600.0
     """Seconds that one call of the task's code may take: a step's loss, its gradient, reading a
-    batch. A replica in which it takes longer counts as hung and is started again. null: no end."""
+    batch. A replica in which it takes longer counts as hung and is started again. 0 or null: no
+    end."""
 
     template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """The pods of the replicas. null: as the operator makes them."""

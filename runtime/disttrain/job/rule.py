@@ -7,8 +7,7 @@ from typing import TypeVar
 from pydantic.alias_generators import to_camel
 
 from disttrain.job.finding import Finding, Path, Severity
-from disttrain.job.spec import DistTrainJob, Spec
-from disttrain.job.strategy import KINDS
+from disttrain.job.spec import KINDS, DistTrainJob, Spec
 from disttrain.job.strategy_kind import StrategyKind
 
 Check = Callable[[Spec], str | None]

@@ -33,6 +33,14 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 """A finite number of at least 0."""
 
+
+def _none_for_zero(value: float | None) -> float | None:
+    return value or None
+
+
+ZERO_IS_NONE = AfterValidator(_none_for_zero)
+"""Turns a default off by a number: `kubectl apply` takes every null out of a manifest."""
+
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
@@ -81,6 +89,9 @@ class Section(BaseModel):
 
     alternatives: ClassVar[tuple[str, ...]] = ()
     # Fields of which exactly one must be given, as the manifest names them.
+
+    short_form: ClassVar[str] = ""
+    # The field that a text in the section's place stands for; empty: a text is refused.
 
     def problem(self) -> str | None:
         """What is wrong with the direct fields together, each of which is right; None: nothing."""
@@ -175,6 +186,15 @@ ObjectName = Annotated[
     ),
 ]
 """The name of an object in the job's namespace."""
+
+ObjectNameOrNone = Annotated[
+    str,
+    AfterValidator(lambda name: name and _is_object_name(name)),
+    Field(
+        json_schema_extra={"pattern": f"^$|{OBJECT_NAME_PATTERN}", "maxLength": LONGEST_OBJECT_NAME}
+    ),
+]
+"""The name of an object, or an empty text where Kubernetes takes that for none."""
 
 Quantity = Annotated[
     str,

@@ -2,13 +2,14 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from disttrain.job import subclasses
 from disttrain.job.checkpoint import Checkpoint
 from disttrain.job.failure_policy import FailurePolicy
-from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
+from disttrain.job.roles import Coordinator, ParameterServer, Replicas
 from disttrain.job.section import (
     ON_A_CLUSTER,
     Choice,
@@ -16,10 +17,31 @@ from disttrain.job.section import (
     ObjectName,
     Section,
     WholeNumber,
+    one_of,
     refused,
 )
 from disttrain.job.stop import Evaluation, Stop
-from disttrain.job.strategy import Strategy
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.transport import Transport, TransportField
+
+KINDS: Final = subclasses.found("disttrain.job.strategies", StrategyKind)
+
+
+class Strategy(one_of(*((kind.name, kind, kind.summary) for kind in KINDS))):  # type: ignore[misc]  # Its fields are the modules found.
+    """Exactly one way for the replicas to work together."""
+
+    @property
+    def rule(self) -> StrategyKind:
+        chosen: StrategyKind = super().rule
+        return chosen
+
+    @property
+    def only_downpour(self) -> Downpour:
+        """Downpour, for those who serve no other strategy; their processes ask `rule` before."""
+        assert isinstance(self.rule, Downpour), "only for jobs of downpour"  # noqa: S101 - for ourselves.
+        return self.rule
+
 
 LONGEST_NAME = 40
 """Characters. Kubernetes allows 63 for a pod's name, and the roles append to the job's name."""
@@ -157,7 +179,8 @@ class Spec(Section):
     """When the job is complete."""
 
     evaluation: Evaluation | None = Evaluation()
-    """When the model is measured on the test split. null: at the end only."""
+    """When the model is measured on the test split. null, or `{everyEpochs: 0}`: at the end
+    only."""
 
     checkpoint: Checkpoint = Checkpoint()
     """Where and how often the state is written."""
@@ -171,8 +194,8 @@ class Spec(Section):
     replicas: Replicas = Replicas()
     """The processes that train."""
 
-    transport: Annotated[Transport, Field(strict=False)] = Transport.AUTO
-    """How gradients and parameters travel."""
+    transport: TransportField = Transport()
+    """How gradients and parameters travel. A text is short for its kind."""
 
     failure_policy: FailurePolicy = FailurePolicy()
     """What is survived, and how often."""

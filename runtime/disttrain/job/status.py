@@ -9,10 +9,9 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from disttrain.job.conditions import Condition
 from disttrain.job.names import Role
 from disttrain.job.section import WholeNumber
-from disttrain.job.status_section import LogTail, Number, StatusSection, Text, Time
+from disttrain.job.status_section import Condition, LogTail, Number, StatusSection, Text, Time
 
 COORDINATOR_FIELDS: Final = (
     "training",

@@ -1,8 +1,10 @@
 """When a job is complete, and when its model is measured."""
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
-from disttrain.job.section import Count, Positive, Section
+from disttrain.job.section import MOST, ZERO_IS_NONE, Count, Positive, Section
 
 
 class TargetMetric(Section):
@@ -62,8 +64,8 @@ class Stop(Section):
 class Evaluation(Section):
     """Measures of freshly fetched parameters during training; there is always one at the end."""
 
-    every_epochs: Count | None = 1
-    """Epochs between two evaluations. null: not by epochs."""
+    every_epochs: Annotated[Annotated[int, Field(ge=0, le=MOST)] | None, ZERO_IS_NONE] = 1
+    """Epochs between two evaluations. 0 or null: not by epochs."""
 
     every_seconds: Positive | None = None
     """Seconds between two evaluations. null: not by time."""

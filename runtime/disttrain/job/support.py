@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from disttrain.job import object_uri
 from disttrain.job.finding import Finding, Path
-from disttrain.job.roles import Transport
 from disttrain.job.section import Section, is_on_a_cluster
 from disttrain.job.spec import DistTrainJob, Spec
+from disttrain.job.transport import TransportChoice
 
 _CODE: Path = ("spec", "task", "source")
 """Here the code lies beside the manifest, so nothing is missed: one manifest serves both places."""
@@ -34,9 +34,9 @@ def _anywhere(spec: Spec) -> Iterator[Finding]:
 
 
 def _between_pods(spec: Spec) -> Iterator[Finding]:
-    if spec.transport is Transport.SHARED_MEMORY:
+    if spec.transport.kind is TransportChoice.SHARED_MEMORY:
         yield Finding(
-            path=("spec", "transport"),
+            path=("spec", "transport", "kind"),
             message="pods share no memory: must be auto or tcp, got sharedMemory",
         )
     uri = spec.checkpoint.uri

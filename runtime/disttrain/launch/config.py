@@ -95,7 +95,7 @@ class LaunchConfig:
     cluster: ClusterAccess | None = None
     """Where the coordinator writes the status of the job's object; None: nowhere."""
     credentials: Credentials | None = None
-    """Of the process; None: nothing is encrypted."""
+    """Of the process; None where nothing is encrypted, as in the files of other versions."""
     renewed: Annotated[RenewedCredentials | None, Field(exclude=True)] = None
     """Instead of those: credentials that are renewed while the process runs. In no file."""
     instance: str = ""
@@ -119,11 +119,23 @@ class LaunchConfig:
         return self.index
 
     @property
+    def is_encrypted(self) -> bool:
+        return self.job.spec.transport.is_encrypted and self.transport is TransportKind.TCP
+
+    @property
     def transport_config(self) -> TransportConfig:
+        """Raises InvalidLaunchConfig where credentials are missing."""
+        if self.is_encrypted and (self.renewed or self.credentials) is None:
+            message = (
+                f"{self.process} was given no credentials, and its job's spec.transport.encryption "
+                "is tls: start jobs with `disttrain run`"
+            )
+            raise InvalidLaunchConfig(message)
         return TransportConfig(
             kind=self.transport,
             job_uid=self.job_uid,
             role=TransportRole[self.role.name],
+            encryption=self.job.spec.transport.encryption,
             credentials=self.renewed or self.credentials,
         )
 

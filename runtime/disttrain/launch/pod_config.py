@@ -35,7 +35,7 @@ class PodEnvironment:
     run_folder: Path | None
     """None: the job's own in the shared volume."""
     credentials_file: Path | None
-    """None: nothing is encrypted."""
+    """None: not said; not read where nothing is encrypted."""
     token_file: Path
     coordinator_address: str
     """Each address replaces what follows from the job's name and the cluster; empty: as there."""

@@ -25,7 +25,7 @@ from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.launch import (
     atomic_file,
-    cores,
+    linux,
     pod_config,
     pod_credentials,
     process,
@@ -68,10 +68,12 @@ def run(terminations: Terminations) -> NoReturn:
 def _config(environment: PodEnvironment) -> tuple[LaunchConfig, Trust | None]:
     """What the process is told, and of whom it gets its certificate if it has none there."""
     job = manifest_file.load_job(environment.launch_file)
-    found = _credentials(environment.credentials_file)
+    found = None
+    if job.spec.transport.is_encrypted:
+        found = _credentials(environment.credentials_file)
     trust = found if isinstance(found, Trust) else None
     issued = None if isinstance(found, Trust) else found
-    config = pod_config.make(environment, job, issued, cores.usable())
+    config = pod_config.make(environment, job, issued, linux.usable_cores())
     if trust is not None and not is_instance(environment.pod_uid):
         message = f"{Variable.POD_UID} must be the pod's uid, got {environment.pod_uid!r}"
         raise InvalidLaunchConfig(message)
@@ -95,9 +97,13 @@ def _identified(config: LaunchConfig, applicant: Applicant) -> LaunchConfig:
     return replace(config, renewed=kept, instance=applicant.instance)
 
 
-def _credentials(file: Path | None) -> Credentials | Trust | None:
+def _credentials(file: Path | None) -> Credentials | Trust:
     if file is None:
-        return None
+        message = (
+            f"{Variable.CREDENTIALS_FILE} is missing: with spec.transport.encryption tls it names "
+            "the file that says of whom the process gets its certificate"
+        )
+        raise InvalidLaunchConfig(message)
     try:
         return credentials.parse(file.read_bytes())
     except OSError as error:

@@ -2,6 +2,10 @@
 
 The kernel gives orphans to process 1, which has to wait for them, and hands it no signal that it
 does not handle.
+
+Not tini: it would wait for orphans, which is half of this. The exit codes of the roles and a
+SIGTERM that came before its handler would stay, and who stops or kills the first process of a
+container would no longer meet the role.
 """
 
 import os

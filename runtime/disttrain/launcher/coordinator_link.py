@@ -17,6 +17,7 @@ from disttrain.job.run_status import RunStatus
 from disttrain.launch.config import LaunchConfig
 from disttrain.launcher.fork_messages import Ended
 from disttrain.launcher.restart_policy import Exit
+from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -83,6 +84,10 @@ class ControlLink:
     def close(self) -> None:
         self._client.close()
         self._transport.close()
+
+
+def open_link(run: Run) -> ControlLink:
+    return ControlLink(run.configs[names.COORDINATOR], run.place.credentials.get(names.LAUNCHER))
 
 
 class LatestStatus:

@@ -28,7 +28,7 @@ from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages
 from disttrain.launcher.fork_messages import Preload, Start
-from disttrain.telemetry import append_file
+from disttrain.telemetry import logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _threads() -> int:
 def redirect(log: Path) -> None:
     """Let this process write to the end of a file, and read nothing."""
     source = os.open(os.devnull, os.O_RDONLY)
-    target = append_file.descriptor(log)
+    target = logs.open_to_append(log)
     os.dup2(source, 0)
     os.dup2(target, 1)
     os.dup2(target, 2)

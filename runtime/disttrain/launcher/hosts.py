@@ -19,7 +19,7 @@ from disttrain.launch import linux
 from disttrain.launcher import fork_messages, hangs
 from disttrain.launcher.fork_messages import Ended, Event, Preload, Preloaded, Ready, Start, Started
 from disttrain.launcher.restart_policy import Exit
-from disttrain.telemetry import append_file
+from disttrain.telemetry import logs
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 # One thread until a role says otherwise: a pool of threads made by an import would not survive a
@@ -229,7 +229,7 @@ def _run(
     """Start a module in a session of its own, out of reach of the terminal's Ctrl-C."""
     # -P: a file of the user's folder must not take the place of a library.
     command = [sys.executable, "-P", "-m", module, argument, str(os.getpid())]
-    with open(log, "ab", opener=append_file.descriptor) as output:
+    with open(log, "ab", opener=logs.open_to_append) as output:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """A job on this machine, from the prepared run to its outcome: the launcher with its real parts."""
 
+from collections.abc import Callable
 from contextlib import closing
 
 from disttrain.job import names
@@ -10,10 +11,8 @@ from disttrain.launcher.launcher import CoordinatorLink, Launcher, Watcher
 from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
 
-"""Name of its log."""
 
-
-def run_job(run: Run, watcher: Watcher) -> Outcome:
+def run_job(run: Run, watcher: Watcher, open_link: Callable[[Run], CoordinatorLink]) -> Outcome:
     """Run a prepared job to its end, in the main thread of a process that does nothing else.
 
     It adopts and kills every descendant that is left at the end. Closes the run.
@@ -22,11 +21,4 @@ def run_job(run: Run, watcher: Watcher) -> Outcome:
     logs.configure(names.LAUNCHER, run.folder.logs)
     fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
     with closing(run):
-        return Launcher(run, fleet, lambda: _open_link(run), watcher).run()
-
-
-def _open_link(run: Run) -> CoordinatorLink:
-    # Imported while torch is being imported by the fork server, instead of before.
-    from disttrain.launcher.coordinator_link import ControlLink  # noqa: PLC0415
-
-    return ControlLink(run.configs[names.COORDINATOR], run.place.credentials.get(names.LAUNCHER))
+        return Launcher(run, fleet, lambda: open_link(run), watcher).run()

@@ -8,8 +8,9 @@ from disttrain.job import identity, names
 from disttrain.job.credentials import Credentials
 from disttrain.job.identity import Identity
 from disttrain.job.names import LAUNCHER, Role
-from disttrain.job.roles import Device, Transport
+from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
+from disttrain.job.transport import TransportChoice
 from disttrain.launch.config import LaunchConfig, process_name
 from disttrain.transport.config import TransportKind
 
@@ -66,8 +67,13 @@ def process_names(job: DistTrainJob) -> list[str]:
 
 
 def transport_kind(job: DistTrainJob) -> TransportKind:
-    tcp = job.spec.transport is Transport.TCP
+    tcp = job.spec.transport.kind is TransportChoice.TCP
     return TransportKind.TCP if tcp else TransportKind.SHARED_MEMORY
+
+
+def needs_credentials(job: DistTrainJob) -> bool:
+    """Unix sockets lie in a folder of this user alone; every user reaches a port."""
+    return job.spec.transport.is_encrypted and transport_kind(job) is TransportKind.TCP
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:

@@ -3,22 +3,32 @@
 import errno
 import os
 import uuid
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from disttrain.job import effective
+from disttrain.job.credentials import Credentials
+from disttrain.job.identity import Identity
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, cores
+from disttrain.launch import atomic_file, linux
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
-from disttrain.launcher.plan import Place, identities, joining, plan, transport_kind
+from disttrain.launcher.plan import (
+    Place,
+    identities,
+    joining,
+    needs_credentials,
+    plan,
+    transport_kind,
+)
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -68,7 +78,14 @@ class Run:
         self._held.close()
 
 
-def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
+Issue = Callable[[Mapping[str, Identity]], Mapping[str, Credentials]]
+"""Makes the credentials of processes; only a job over TCP needs any."""
+
+NewestCheckpoint = Callable[[Location], Path | None]
+"""Finds the newest complete checkpoint at a location; its hashes are not checked."""
+
+
+def new(job: DistTrainJob, folder: Path, task_folder: Path, issue: Issue) -> Run:
     """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty.
 
     Raises OutputFolderUnusable when nothing can be written there, CheckpointsUnusable when nothing
@@ -83,11 +100,11 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, effective.text(job).encode())
         uid = uuid.uuid4().hex
-        place = _place(job, run_folder, held, task_folder=task_folder, uid=uid)
+        place = _place(job, run_folder, held, task_folder=task_folder, uid=uid, issue=issue)
         return _prepared(job, run_folder, place, held.pop_all())
 
 
-def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
+def resumed(job: DistTrainJob, folder: RunFolder, newest: NewestCheckpoint, issue: Issue) -> Run:
     """Prepare the next incarnation of the run in `folder`, from its newest checkpoint.
 
     Raises NotARunFolder, NothingToResume, OutputFolderUnusable, or OutputFolderInUse while it still
@@ -97,7 +114,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
-        checkpoint = latest_checkpoint(folder.checkpoints(job))
+        checkpoint = newest(folder.checkpoints(job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (
@@ -106,7 +123,8 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
             )
             raise NothingToResume(message)
         uid = record.job_uid
-        place = _place(job, folder, held, task_folder=record.task_folder, uid=uid)
+        task_folder = record.task_folder
+        place = _place(job, folder, held, task_folder=task_folder, uid=uid, issue=issue)
         place = replace(place, resume_from=checkpoint)
         for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
@@ -142,24 +160,28 @@ def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
 
 
 def _place(
-    job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path, uid: str
+    job: DistTrainJob,
+    folder: RunFolder,
+    held: ExitStack,
+    *,
+    task_folder: Path,
+    uid: str,
+    issue: Issue,
 ) -> Place:
     """A new place; what it takes of the machine is freed by `held`."""
-    port, found = 0, {}
+    port = 0
+    found: Mapping[str, Credentials] = {}
     if transport_kind(job) is TransportKind.TCP:
-        # Imports cryptography, which is slow, and which no other job needs.
-        from disttrain.job import certificates  # noqa: PLC0415
-
         port = held.enter_context(reserved_port.reserve())
-        authority = certificates.new_authority()
-        found = {name: authority.issue(one) for name, one in identities(job, uid).items()}
+    if needs_credentials(job):
+        found = issue(identities(job, uid))
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
         job_uid=uid,
         sockets=sockets_folder.create(held),
         coordinator_port=port,
-        cores=cores.usable(),
+        cores=linux.usable_cores(),
         credentials=found,
     )
 
@@ -169,15 +191,3 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
-
-
-def latest_checkpoint(location: Location) -> Path | None:
-    """The newest complete checkpoint there; None without one. Its hashes are not checked."""
-    # Slow to import, and the launcher should start soon where it can.
-    from disttrain.checkpoint import stores  # noqa: PLC0415
-
-    store = stores.open_store(location)
-    # Somebody may have looked at it on the way here.
-    store.drop_copies()
-    latest = store.latest()
-    return None if latest is None else latest.path

@@ -15,8 +15,8 @@ from disttrain.parameter_server import acknowledged
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.ledger import Kind, Ledger, Record, fold
+from disttrain.sandblaster.batch.batches import places
 from disttrain.sandblaster.batch.programs import Program
-from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
 
 ENVIRONMENT_FILE = "recording.json"

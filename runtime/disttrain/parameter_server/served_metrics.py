@@ -57,9 +57,15 @@ def of(served: ServedMetrics) -> Metrics:
         metrics.messages_dropped(served.dropped),
         gauge(
             "staged_bytes",
-            "Gradients of a batch method that no order has committed yet.",
+            "Gradients of sandblaster that no command has committed yet.",
             batch.staged_bytes,
         ),
-        counter("orders", "Orders of a batch method carried out on vectors.", batch.commands),
-        counter("order_seconds", "Time spent on orders of a batch method.", batch.command_seconds),
+        counter(
+            "vector_commands", "Commands of sandblaster carried out on vectors.", batch.commands
+        ),
+        counter(
+            "vector_command_seconds",
+            "Time spent on commands of sandblaster.",
+            batch.command_seconds,
+        ),
     )

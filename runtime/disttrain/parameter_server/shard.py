@@ -6,9 +6,8 @@ No socket, no clock; one thread.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint, WrongSnapshot
 from disttrain.coordinator.protocol import commands
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values, is_finite, tensor_of
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (

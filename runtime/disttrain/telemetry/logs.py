@@ -17,8 +17,6 @@ from enum import Enum
 from io import TextIOWrapper
 from pathlib import Path
 
-from disttrain.telemetry import append_file
-
 _FIELDS = "disttrain_fields"
 _PLAIN = re.compile(r"[^\s\"=]+")
 
@@ -79,7 +77,7 @@ class _FileHandler(logging.FileHandler):
     """Of a file that only this user reads."""
 
     def _open(self) -> TextIOWrapper:
-        descriptor = append_file.descriptor(self.baseFilename)
+        descriptor = open_to_append(self.baseFilename)
         return os.fdopen(descriptor, "a", encoding=self.encoding)
 
 
@@ -119,3 +117,12 @@ def _value(value: object) -> str:
         return text
     # Escapes of a terminal and marks that turn the direction of text are written out.
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def open_to_append(path: str | Path, flags: int = 0) -> int:
+    """Make or open `path` for appending, readable by this user only if it is new.
+
+    Also an `opener` of `open`, whose flags it adds. Raises OSError, for a symbolic link, too.
+    """
+    appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags | appending, 0o600)

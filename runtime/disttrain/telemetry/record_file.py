@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.telemetry import append_file, logs
+from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
@@ -51,7 +51,7 @@ class RecordFile:
         self._head = head
         self._lock = threading.Lock()
         self._folding = threading.Lock()
-        self._descriptor = append_file.descriptor(path)
+        self._descriptor = logs.open_to_append(path)
         found = os.fstat(self._descriptor).st_size
         record_bytes = len(head(0))
         self._whole_bytes = found // record_bytes * record_bytes
@@ -94,7 +94,7 @@ class RecordFile:
     ) -> None:
         head_bytes = len(self._head(0))
         unfinished.unlink(missing_ok=True)
-        new = append_file.descriptor(unfinished)
+        new = logs.open_to_append(unfinished)
         try:
             _write_all(new, found[:head_bytes] + shorten(found[head_bytes:]))
             # Else the rename may outlive the machine, and what was renamed not.

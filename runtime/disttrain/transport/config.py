@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from disttrain.job.credentials import Credentials, RenewedCredentials
+from disttrain.job.transport import Encryption
 from disttrain.transport.header import Role
 
 
@@ -55,6 +56,7 @@ class TransportConfig:
     """How long a full queue may block a sender before `TransportTimeout`. Queues are longer than
     what is sent unanswered, so that only a peer that is away fills one; whoever closes a client's
     thread waits for longer than this."""
+    encryption: Encryption = Encryption.TLS
+    """Of TCP; Unix sockets lie in a folder of this user alone and need none."""
     credentials: Credentials | RenewedCredentials | None = None
-    """None: nothing is encrypted. For Unix sockets in a folder of this user alone, which never
-    are, and for networks that encrypt by themselves."""
+    """None: over TCP nothing can be opened that is encrypted."""

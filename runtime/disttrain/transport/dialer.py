@@ -14,7 +14,7 @@ from disttrain.transport import addresses
 from disttrain.transport.addresses import Address
 from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
-from disttrain.transport.stream import CertificateErrors, Interest, Stream, wait
+from disttrain.transport.stream import Interest, SetUpErrors, Stream, wait
 from disttrain.transport.tls import Contexts
 
 _CONNECT_SECONDS = 3.0
@@ -48,7 +48,7 @@ class Dialer:
         self._looked_up: deque[Places | OSError] = deque()
         self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
-        self._certificate_errors = CertificateErrors(f"no connection to {address.text}")
+        self._set_up_errors = SetUpErrors(f"no connection to {address.text}")
 
     def advance(self) -> Stream | None:
         """The next step, if it is due; a stream once one is connected and has shaken hands."""
@@ -64,7 +64,7 @@ class Dialer:
         Pauses differ, so that those who lost the same listener do not all come back at once.
         """
         self._drop()
-        self._certificate_errors.note(why)
+        self._set_up_errors.note(why)
         pause = self._pause * random.uniform(0.5, 1.0)
         self._next_attempt = time.monotonic() + pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -20,6 +20,7 @@ class Refusal(StrEnum):
 
     HANDSHAKE = "no greeting in time"
     CERTIFICATE = "no certificate of this job"
+    ENCRYPTION = "TLS on one side alone"
     MAGIC = "no magic or another protocol version"
     WRONG_JOB = "message of another job"
     FIELDS = "field out of range"

@@ -15,7 +15,12 @@ from collections.abc import Callable
 import xxhash
 
 from disttrain.transport import memory
-from disttrain.transport.errors import MalformedMessage, Refusal, UnreadableStream
+from disttrain.transport.errors import (
+    ConnectionLost,
+    MalformedMessage,
+    Refusal,
+    UnreadableStream,
+)
 from disttrain.transport.header import (
     ELEMENT_BYTES,
     MAGIC,
@@ -44,6 +49,8 @@ _SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
 _WITHOUT_PAYLOAD = frozenset(map(int, (Verb.UPLOADED, Verb.PUSHED, Verb.STAGED)))
 
 _GREETING = struct.Struct("<4sHQ")
+_TLS = (b"\x15\x03", b"\x16\x03")
+"""What an alert and a handshake of TLS begin with."""
 _BLOCK_BYTES = 256 << 10
 """Received, then summed up while the cache still holds it."""
 _PLACE_BYTES = 2 << 20
@@ -149,7 +156,7 @@ class Inbox:
 
     def is_greeted(self, stream: Stream) -> bool:
         """Whether the whole greeting has come. Raises ConnectionLost, UnreadableStream."""
-        if not self._fill(stream, self._greeting):
+        if not self._fill_plain(stream, self._greeting):
             return False
         magic, version, job = _GREETING.unpack(self._greeting)
         if (magic, version) != (MAGIC, PROTOCOL_VERSION):
@@ -161,7 +168,7 @@ class Inbox:
 
     def has_header(self, stream: Stream) -> bool:
         """Whether a header has come, if need be now. Raises ConnectionLost, UnreadableStream."""
-        if self._header is None and self._fill(stream, self._head):
+        if self._header is None and self._fill_plain(stream, self._head):
             self._header = self._decoded()
             self._sum.reset()
         return self._header is not None
@@ -227,6 +234,16 @@ class Inbox:
             return True
         return self._sum.intdigest() == header.checksum
 
+    def _fill_plain(self, stream: Stream, place: memoryview) -> bool:
+        """`_fill` of what a peer begins otherwise that encrypts where this process does not."""
+        try:
+            is_full = self._fill(stream, place)
+        except ConnectionLost:
+            _require_no_tls(place)
+            raise
+        _require_no_tls(place)
+        return is_full
+
     def _fill(self, stream: Stream, place: memoryview) -> bool:
         """Whether the place is full now; then the next one is filled from its beginning."""
         while self._filled < place.nbytes:
@@ -265,6 +282,12 @@ class Pages:
             return
         if len(self._spare) < _MOST_SPARE:
             self._spare.append(memoryview(pages))
+
+
+def _require_no_tls(beginning: memoryview) -> None:
+    if beginning[:2] in _TLS:
+        detail = "the peer speaks TLS, and this process runs with spec.transport.encryption none"
+        raise UnreadableStream(Refusal.ENCRYPTION, detail)
 
 
 def require_inline(header: Header) -> None:

@@ -28,7 +28,7 @@ from disttrain.transport.framing import (
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import NO_BYTES, Payload, Request
 from disttrain.transport.peer import Peer
-from disttrain.transport.stream import CertificateErrors, Interest, Stream, deadline, remaining
+from disttrain.transport.stream import Interest, SetUpErrors, Stream, deadline, remaining
 
 _SWEEP_SECONDS = 0.25
 """Between two looks for connections that have had their time."""
@@ -52,9 +52,10 @@ class SocketListener:
         self._largest_bytes = largest_bytes
         self._queue_length = queue_length
         self._place = addresses.parse(address)
+        credentials = tls.credentials_at(self._place, config)
         self._tls = None
-        if config.credentials is not None and not self._place.path:
-            self._tls = tls.Contexts(tls.server_context, config.credentials)
+        if credentials is not None:
+            self._tls = tls.Contexts(tls.server_context, credentials)
         self._socket = addresses.listen(self._place)
         self.address = addresses.bound(self._place, self._socket)
         self._events = select.epoll()
@@ -69,7 +70,7 @@ class SocketListener:
         self._steps = 0
         self._next_sweep = 0.0
         self._accepts = True
-        self._certificate_errors = CertificateErrors(f"a connection to {self.address} was refused")
+        self._set_up_errors = SetUpErrors(f"a connection to {self.address} was refused")
         self._pages = Pages()
         self._latest = NO_BYTES
         """The payload that was received last."""
@@ -282,9 +283,12 @@ class SocketListener:
         return peer.is_known
 
     def _lose(self, peer: Peer, error: ConnectionLost) -> None:
+        is_of_certificate = self._set_up_errors.note(error)
         if isinstance(error, UnreadableStream):
             self.refused[error.refusal] += 1
-        elif self._certificate_errors.note(error):
+            if error.refusal is Refusal.ENCRYPTION:
+                peer.stream.tell_of_encryption()
+        elif is_of_certificate:
             self.refused[Refusal.CERTIFICATE] += 1
         elif not peer.is_known:
             self.refused[Refusal.HANDSHAKE] += 1

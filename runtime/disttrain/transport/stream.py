@@ -6,9 +6,10 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from disttrain.telemetry import logs
-from disttrain.transport.errors import ConnectionLost
+from disttrain.transport.errors import ConnectionLost, Refusal, UnreadableStream
 
 LOG = logs.get(__name__)
 
@@ -20,12 +21,16 @@ _LONGEST_SECONDS = 3600.0
 _MOST_REASONS = 8
 _ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA")
 """In the names of OpenSSL's errors and alerts."""
+_OF_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "TLSV1_ALERT_PROTOCOL_VERSION"}
+"""OpenSSL's names of what comes where the peer encrypts nothing."""
+_NO_TLS_HERE = bytes.fromhex("15030300020246")
+"""An alert of TLS, protocol_version: what both a peer that encrypts and one that does not know."""
 _RECORD_BYTES = 16 << 10
 """What TLS encrypts at once. Shorter parts of a message are joined to one record."""
 
 
-class CertificateErrors:
-    """Logs why certificates are refused, each reason once: somebody's set-up is wrong.
+class SetUpErrors:
+    """Logs why peers refuse each other, each reason once: somebody's set-up is wrong.
 
     Connections that are lost for other reasons come again.
     """
@@ -36,6 +41,9 @@ class CertificateErrors:
 
     def note(self, error: Exception) -> bool:
         """Whether a certificate was refused, here or by the peer."""
+        if isinstance(error, UnreadableStream) and error.refusal is Refusal.ENCRYPTION:
+            self._tell(str(error))
+            return False
         cause = error.__cause__
         if not isinstance(cause, ssl.SSLError):
             return False
@@ -43,10 +51,13 @@ class CertificateErrors:
         is_of_certificate = isinstance(cause, ssl.SSLCertVerificationError)
         if not is_of_certificate and not any(word in why for word in _ABOUT_CERTIFICATES):
             return False
+        self._tell(why)
+        return True
+
+    def _tell(self, why: str) -> None:
         if why not in self._told and len(self._told) < _MOST_REASONS:
             self._told.add(why)
             LOG.warning(self._what, reason=why)
-        return True
 
 
 class Stream:
@@ -85,6 +96,11 @@ class Stream:
         except ssl.SSLWantWriteError:
             self.wants_to_write = True
             return False
+        except ssl.SSLError as error:
+            if error.reason in _OF_NO_TLS:
+                detail = "the peer speaks no TLS; does it run with spec.transport.encryption none?"
+                raise UnreadableStream(Refusal.ENCRYPTION, detail) from error
+            raise ConnectionLost(str(error)) from error
         except OSError as error:
             raise ConnectionLost(str(error)) from error
         return True
@@ -118,6 +134,12 @@ class Stream:
             return 0
         except OSError as error:
             raise ConnectionLost(str(error)) from error
+
+    def tell_of_encryption(self) -> None:
+        """Tell a peer that encrypts where this side does not, or the other way round. May fail."""
+        with suppress(OSError):
+            # Beside TLS, which was never begun.
+            socket.socket.send(self._socket, _NO_TLS_HERE)
 
     def close(self) -> None:
         """At once; what was not sent is lost. May be called again."""

@@ -122,14 +122,20 @@ class SocketChannel:
         queue_length: int,
         contexts: tls.Contexts | None,
     ) -> None:
-        """`listener`: role and index. `contexts`: for TCP, where it is encrypted."""
+        """`listener`: role and index. `contexts`: those of all channels, where there are some.
+
+        Raises InvalidCredentials.
+        """
         self.refused: Counter[str] = Counter()
         self._config = config
         self._job = job_digest(config.job_uid)
         self._listener, self._index = listener
         place = addresses.parse(address)
-        # A Unix socket lies in a folder of this user alone.
-        contexts = None if place.path else contexts
+        credentials = tls.credentials_at(place, config)
+        if credentials is None:
+            contexts = None
+        elif contexts is None:
+            contexts = tls.Contexts(tls.client_context, credentials)
         self._is_encrypted = contexts is not None
         self._dialer = Dialer(place, contexts, self._check_listener)
         self._stream: Stream | None = None

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from disttrain.job import certificate_chain, identity
 from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.identity import Identity
+from disttrain.job.transport import Encryption
+from disttrain.transport.addresses import Address
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.errors import ConnectionLost, InvalidCredentials
 from disttrain.transport.header import Role
@@ -34,6 +36,24 @@ class Contexts:
         if latest is not self._made_from:
             self._made, self._made_from = self._make(latest), latest
         return self._made
+
+
+def credentials_at(
+    address: Address, config: TransportConfig
+) -> Credentials | RenewedCredentials | None:
+    """What a process shows at an address; None where nothing is encrypted.
+
+    Raises InvalidCredentials where it has none to show: they are never left out for want of a file.
+    """
+    if address.path or config.encryption is Encryption.NONE:
+        return None
+    if config.credentials is None:
+        message = (
+            f"there are no credentials for {address.text}: with encryption tls nothing is sent "
+            "over TCP without them; spec.transport.encryption none asks for that"
+        )
+        raise InvalidCredentials(message)
+    return config.credentials
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:

@@ -18,7 +18,7 @@ from builders.api_answers import (
 )
 from disttrain.cli import cluster_live, main, resume
 from disttrain.cli.app import app
-from disttrain.cluster import following, jobs, kubectl_text
+from disttrain.cluster import following, kubectl_text, kubernetes_api
 from disttrain.cluster.client import Client, ClusterJob
 from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput
 from disttrain.cluster.interface import Object, Target
@@ -43,7 +43,7 @@ TRAINING = {
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiInMemory:
     """An API server with a job, behind every kubeconfig."""
     found = with_job(a_job(phase="Running"), a_pod("digits-shard-0", "shard", containerID="1"))
-    monkeypatch.setattr(jobs, "connect", lambda _target: found)
+    monkeypatch.setattr(kubernetes_api, "open_api", lambda _target: found)
     return found
 
 

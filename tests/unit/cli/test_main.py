@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from builders.jobs import SMALL
 from disttrain.cli import app as command_line
+from disttrain.cli import table
 from disttrain.cli.app import app
 from disttrain.errors import DistTrainError, RetryableError
 from disttrain.job.errors import InvalidManifest
@@ -21,7 +22,7 @@ from disttrain.job.finding import Finding
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
-TABLE = command_line.COMMANDS
+TABLE = table.COMMANDS
 COMMANDS = sorted(name for name, _, _ in TABLE)
 
 
@@ -53,7 +54,13 @@ def test_the_list_of_commands_needs_none_of_their_modules() -> None:
     )
     done = started("-c", looked)
     assert "resume" in done.stdout
-    assert done.stdout.splitlines()[-1].split() == ["disttrain.cli.app", "disttrain.cli.main"]
+    wanted = ["disttrain.cli.app", "disttrain.cli.main", "disttrain.cli.table"]
+    assert sorted(done.stdout.splitlines()[-1].split()) == wanted
+
+
+@pytest.mark.parametrize("what", table.LATER)
+def test_what_is_imported_later_is_there(what: str) -> None:
+    assert callable(table.later(what))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

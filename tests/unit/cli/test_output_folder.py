@@ -117,7 +117,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls(2026, 1, 31, 12, 5, 9, tzinfo=tz)
 
-    def start(run: Run, _display: object) -> NoReturn:
+    def start(run: Run, *_: object) -> NoReturn:
         started.append(run.folder.path.name)
         raise SystemExit(7)
 

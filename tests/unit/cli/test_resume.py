@@ -9,10 +9,11 @@ import pytest
 from torch import nn
 
 from builders.checkpointed_runs import a_run, checkpoint_of
-from builders.checkpoints import flip_bit
+from builders.checkpoints import a_checkpoint, flip_bit
 from builders.runs import set_field
 from disttrain.checkpoint import names, reading
-from disttrain.cli import main
+from disttrain.cli import checkpoint_folder, main
+from disttrain.job.location import Location
 from disttrain.launcher import local
 
 
@@ -21,7 +22,7 @@ def _started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Runs that were started, which end at once."""
     seen: list[object] = []
 
-    def start(run: object, _display: object) -> object:
+    def start(run: object, *_: object) -> object:
         seen.append(run)
         raise SystemExit(7)
 
@@ -159,3 +160,11 @@ def test_a_complete_run_goes_on_when_its_manifest_asks_for_more(
     set_field(run, "stop.epochs", 2)
     assert resumed(monkeypatch, run) == 7
     assert len(started) == 1
+
+
+def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
+    assert checkpoint_folder.newest(Location(tmp_path / "none")) is None
+    for number in (9, 10, 11):
+        last = a_checkpoint(tmp_path, number=number)
+    (last.path / "manifest.json").unlink()
+    assert checkpoint_folder.newest(Location(tmp_path)) == tmp_path / "00000010"

@@ -10,7 +10,7 @@ from builders.api_answers import NAMESPACE, ApiInMemory
 from builders.jobs import SMALL
 from disttrain.cli import live
 from disttrain.cli.app import app
-from disttrain.cluster import jobs, manifests
+from disttrain.cluster import kubernetes_api, manifests
 from disttrain.cluster.client import Client
 from disttrain.cluster.resources import JOBS
 from disttrain.job import parsing
@@ -30,7 +30,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiInMemory:
     """An API server without jobs, behind every kubeconfig."""
     found = ApiInMemory()
-    monkeypatch.setattr(jobs, "connect", lambda _target: found)
+    monkeypatch.setattr(kubernetes_api, "open_api", lambda _target: found)
     return found
 
 

@@ -1,5 +1,6 @@
 """Names, refusals and long answers: what goes between a person and the API server."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_job, with_job
-from disttrain.cluster import jobs, kubernetes_api, resources
+from disttrain.cluster import kubernetes_api, resources
 from disttrain.cluster.errors import (
     AlreadyThere,
     Conflict,
@@ -116,11 +117,12 @@ def test_only_for_jobs_a_missing_kind_means_a_missing_operator() -> None:
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if nothing had imported it before.
-    monkeypatch.delitem(sys.modules, "disttrain.cluster.kubernetes_api", raising=False)
-    monkeypatch.delattr("disttrain.cluster.kubernetes_api", raising=False)
+    monkeypatch.delitem(sys.modules, kubernetes_api.__name__)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
+    without = importlib.import_module(kubernetes_api.__name__)
+    monkeypatch.setattr("disttrain.cluster.kubernetes_api", kubernetes_api)
     with pytest.raises(DistTrainError, match=r"pip install kubernetes, .* extra 'cluster'"):
-        jobs.connect(Target())
+        without.open_api(Target())
 
 
 CONTEXTS = {
@@ -145,7 +147,7 @@ def test_the_namespace_is_the_contexts_unless_one_is_given(
 ) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = jobs.connect(Target(kubeconfig=file, context=context, namespace=namespace))
+    api = kubernetes_api.open_api(Target(kubeconfig=file, context=context, namespace=namespace))
     assert api.namespace == expected
 
 
@@ -157,7 +159,7 @@ def test_kubeconfigs_are_merged_as_kubectl_does(
     # Its own current context does not count: the first file that names one decides.
     second.write_text(json.dumps({**CONTEXTS, "clusters": [], "users": []}))
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'none'}:{second}")
-    assert jobs.connect(Target()).namespace == "theirs"
+    assert kubernetes_api.open_api(Target()).namespace == "theirs"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_no_access_names_the_file_and_the_context(
     if content is not None:
         file.write_text(content)
     with pytest.raises(NoAccess, match=words):
-        jobs.connect(Target(kubeconfig=file, context=context))
+        kubernetes_api.open_api(Target(kubeconfig=file, context=context))
 
 
 def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
@@ -192,16 +194,16 @@ def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
         taken.append(client_configuration)
 
     monkeypatch.setattr("kubernetes.config.load_incluster_config", load)
-    assert jobs.connect(Target()).namespace == "the-pods"
+    assert kubernetes_api.open_api(Target()).namespace == "the-pods"
     file.write_text(json.dumps(CONTEXTS))
-    assert jobs.connect(Target()).namespace == "default"
+    assert kubernetes_api.open_api(Target()).namespace == "default"
     assert len(taken) == 1
 
 
 def test_an_api_server_that_is_away_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = jobs.connect(Target(kubeconfig=file))
+    api = kubernetes_api.open_api(Target(kubeconfig=file))
     with pytest.raises(Unreachable, match=r"https://127\.0\.0\.1:1 does not answer"):
         api.call(GET_JOB)
 
@@ -232,7 +234,7 @@ def test_an_answer_that_is_no_object_of_an_api_server_is_named(
 ) -> None:
     file = tmp_path / "config"
     file.write_text(json.dumps(CONTEXTS))
-    api = jobs.connect(Target(kubeconfig=file))
+    api = kubernetes_api.open_api(Target(kubeconfig=file))
     monkeypatch.setattr(api, "text", lambda _request: body)
     with pytest.raises(
         Unreachable, match=r"https://127\.0\.0\.1:1 does not answer as an API server"

@@ -210,10 +210,12 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
     assert len(usage.head(usage.UPDATES)) == len(found)
 
 
-def test_shards_of_a_batch_method_are_shown_by_their_commands() -> None:
+@pytest.mark.parametrize("name", ["disttrain_vector_commands_total", "disttrain_orders_total"])
+def test_shards_of_a_batch_method_are_shown_by_their_commands(name: str) -> None:
+    """By an older image, too."""
     pod = pods.read(a_pod("digits-shard-0", "shard"))
-    before = usage.parse_metrics("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
-    after = usage.parse_metrics("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
+    before = usage.parse_metrics(f"{name} 100\ndisttrain_updates_applied_total 0")
+    after = usage.parse_metrics(f"{name} 103\ndisttrain_updates_applied_total 0")
 
     found = usage.row(pod, (before, after), 2, {}, usage.COMMANDS)
 

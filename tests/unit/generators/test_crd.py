@@ -106,6 +106,15 @@ def test_defaults_are_those_of_the_types() -> None:
     assert properties["record"]["default"] is False
 
 
+def test_a_section_with_a_short_form_has_no_type_and_no_default() -> None:
+    """The one would refuse stored objects, the other what an older definition knows."""
+    transport = spec()["properties"]["transport"]
+    assert not {"type", "default"} & transport.keys()
+    assert transport["pattern"] == "^(auto|tcp|sharedMemory)$"
+    assert transport["properties"]["encryption"]["enum"] == ["tls", "none"]
+    assert transport["properties"]["encryption"]["default"] == "tls"
+
+
 def test_a_default_says_only_what_the_defaults_within_do_not_say() -> None:
     inner = {"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}
     assert trimmed({"a": 1, "b": 3, "c": None}, inner) == {"b": 3}
@@ -159,24 +168,26 @@ def test_choices_are_rules_of_the_api_server(path: str, message: str) -> None:
 
 def test_what_may_change_is_what_is_promised() -> None:
     (rule,) = (each for each in admission_rules.of_spec(spec()) if "oldSelf" in each["rule"])
-    unchanged = set(re.findall(r" self\.([\w.]+) == oldSelf\.\1\)", rule["rule"]))
+    fixed, _, changeable = rule["rule"].rpartition(" && !((")
+    comparison = r" self\.([\w.]+) == oldSelf\.\1\)"
+    unchanged = set(re.findall(comparison, fixed))
     named = set(re.findall(r" \? '([\w.]+)'", rule["messageExpression"]))
     roles = ("coordinator", "parameterServer", "replicas")
     inside = {
         f"{role}.{name}" for role in roles for name in spec()["properties"][role]["properties"]
     }
     names = (set(spec()["properties"]) - set(roles)) | inside
-    assert names - unchanged == {
-        "replicas.count",
-        "suspend",
-        "activeDeadlineSeconds",
-        "ttlSecondsAfterFinished",
-    }
+    may = {"replicas.count", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished"}
+    assert names - unchanged == {*may, "transport"}
     suspended = re.findall(
         r"self\.suspend \|\| oldSelf\.suspend \|\| \(has\(self\.([\w.]+)\)", rule["rule"]
     )
-    assert set(suspended) == {f"{role}.template" for role in roles}
+    templates = {f"{role}.template" for role in roles}
+    assert set(suspended) == templates
     assert named == unchanged
+    # What has no type is not seen: it has changed if all that may change is as it was.
+    assert set(re.findall(comparison, changeable)) == may | templates
+    assert " : 'transport')" in rule["messageExpression"]
 
 
 def test_errors_between_sections_are_rules_and_warnings_are_not() -> None:

@@ -12,9 +12,8 @@ import torch
 from builders import downpour_shards, placements
 from builders.checkpoints import commit_cuts, parts_at
 from disttrain.checkpoint import names, part_file, stores
-from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.errors import Corrupt, WrongSnapshot
 from disttrain.holder import writing
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.values import Table
 from disttrain.holder.writing import Cut

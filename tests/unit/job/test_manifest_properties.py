@@ -86,7 +86,9 @@ ASSIGNMENTS = st.fixed_dictionaries(
         "spec.seed": st.integers(0, 2**63 - 1),
         "spec.evaluation": st.sampled_from(["{}", "{everyEpochs: null, everySeconds: 1.5}"]),
         "spec.replicas": st.sampled_from(["{count: 4096, device: cuda}", "{threads: 2}"]),
-        "spec.transport": st.sampled_from(["auto", "tcp", "sharedMemory"]),
+        "spec.transport": st.sampled_from(
+            ["auto", "tcp", "{kind: sharedMemory}", "{kind: tcp, encryption: none}"]
+        ),
         "spec.stop": st.sampled_from(
             ["{seconds: 1e-3}", "{steps: 1, targetMetric: {name: loss, atMost: -1}}"]
         ),

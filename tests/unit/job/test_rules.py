@@ -7,9 +7,8 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job import rules
 from disttrain.job.finding import Severity
-from disttrain.job.spec import Audit
+from disttrain.job.spec import Audit, Strategy
 from disttrain.job.strategies.downpour import Downpour
-from disttrain.job.strategy import Strategy
 
 
 def test_a_plain_job_breaks_no_rule() -> None:

@@ -6,8 +6,7 @@ from builders.jobs import BATCH, a_batch_job, a_job, complaints, edited
 from disttrain.coordinator import strategies
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job import defaults
-from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
-from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Armijo, ConjugateGradient, Lbfgs, Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.operations import FETCHABLE
 

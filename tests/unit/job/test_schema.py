@@ -80,6 +80,11 @@ def test_a_dumped_job_is_accepted_where_unused_options_are_left_out() -> None:
     assert schema_accepts(yaml.safe_dump(dumped))
 
 
+@pytest.mark.parametrize("value", ["tcp", "{kind: tcp}", "{encryption: none}", "{}"])
+def test_a_short_form_is_accepted_beside_its_section(value: str) -> None:
+    assert schema_accepts(f"{SMALL}  transport: {value}\n")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -90,6 +95,8 @@ def test_a_dumped_job_is_accepted_where_unused_options_are_left_out() -> None:
         ("learningRate: 0.1", "learningRate: 0"),
         ("optimizer: {sgd: {learningRate: 0.1}}", "optimizer: {}"),
         ("v1alpha1", "v2"),
+        ("batchSize: 32", "batchSize: 32\n  transport: udp"),
+        ("batchSize: 32", "batchSize: 32\n  transport: {encryption: off}"),
     ],
 )
 def test_bad_fields_are_refused_by_the_schema_too(old: str, new: str) -> None:

@@ -5,7 +5,6 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from disttrain.job.conditions import Condition, ConditionStatus
 from disttrain.job.names import Role
 from disttrain.job.status import (
     COORDINATOR_FIELDS,
@@ -13,7 +12,7 @@ from disttrain.job.status import (
     JobStatus,
     TrainingStatus,
 )
-from disttrain.job.status_section import LONGEST_LOG_TAIL
+from disttrain.job.status_section import LONGEST_LOG_TAIL, Condition, ConditionStatus
 
 NOON = "2026-01-02T12:00:00Z"
 

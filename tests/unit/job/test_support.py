@@ -25,7 +25,7 @@ def test_model_parallelism_is_not_there_yet() -> None:
     [
         (
             "spec.transport=sharedMemory",
-            "spec.transport: pods share no memory: must be auto or tcp, got sharedMemory",
+            "spec.transport.kind: pods share no memory: must be auto or tcp, got sharedMemory",
         ),
         ("spec.checkpoint.uri=/data", "spec.checkpoint.uri: must be a relative path"),
         ("spec.checkpoint.uri='file:///data'", "spec.checkpoint.uri: must be a relative path"),

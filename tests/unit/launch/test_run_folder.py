@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.checkpoints import a_checkpoint
-from disttrain.job.location import Location
 from disttrain.launch import outcome, run_folder
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folders
-from disttrain.launcher import run
 
 
 def a_record(launcher_pid: int = 1) -> RunRecord:
@@ -168,14 +165,6 @@ def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> 
     folder.record.write_bytes(folder.record.read_bytes()[:-20])
     with pytest.raises(NotARunFolder, match=r"run\.json is missing or damaged"):
         folder.read_record()
-
-
-def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
-    assert run.latest_checkpoint(Location(tmp_path / "none")) is None
-    for number in (9, 10, 11):
-        last = a_checkpoint(tmp_path, number=number)
-    (last.path / "manifest.json").unlink()
-    assert run.latest_checkpoint(Location(tmp_path)) == tmp_path / "00000010"
 
 
 def test_a_failure_survives_its_file(tmp_path: Path) -> None:

@@ -5,19 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from builders import issuing
 from builders.jobs import a_job
-from disttrain.job import names
+from disttrain.job import certificates, names
 from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
+from disttrain.job.transport import Encryption
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launcher.plan import Place, Threads, identities, plan, share_out
+from disttrain.launcher.plan import (
+    Place,
+    Threads,
+    identities,
+    needs_credentials,
+    plan,
+    share_out,
+)
 from disttrain.launcher.plan import joining as joining_config
 from disttrain.transport.config import TransportKind
 
 JOB = a_job("spec.transport=tcp", "spec.replicas.count=2")
-ISSUED = issuing.by_process(identities(JOB, "one"))
+ISSUED = certificates.issue(identities(JOB, "one"))
 
 
 def a_place(cores: int = 2, issued: Mapping[str, Credentials] | None = None) -> Place:
@@ -67,6 +74,25 @@ def test_certificates_say_which_process_they_are_of() -> None:
     assert found.pop("replica") == "replica of loop"
     assert found == {name: name for name in found}
     assert joining_config(JOB, a_place()).new_instance().startswith("loop.")
+
+
+def test_without_encryption_nobody_has_any() -> None:
+    job = a_job("spec.transport={kind: tcp, encryption: none}")
+    assert needs_credentials(a_job("spec.transport=tcp"))
+    assert not needs_credentials(job)
+    assert not needs_credentials(a_job())
+    for config in plan(job, a_place()).values():
+        told = config.transport_config
+        assert (told.encryption, told.credentials) == (Encryption.NONE, None)
+
+
+def test_a_process_without_credentials_is_not_told_to_do_without_encryption() -> None:
+    for config in plan(a_job("spec.transport=tcp"), a_place()).values():
+        with pytest.raises(InvalidLaunchConfig, match=r"was given no credentials, .* is tls"):
+            _ = config.transport_config
+    for config in plan(a_job("spec.transport.encryption=tls"), a_place()).values():
+        # Unix sockets need none.
+        assert config.transport_config.credentials is None
 
 
 def test_a_loop_of_the_users_own_has_a_replicas_credentials_and_no_index() -> None:

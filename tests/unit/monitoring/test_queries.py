@@ -90,3 +90,9 @@ def test_every_metric_of_the_code_is_on_the_page() -> None:
     for metrics in metrics_page.groups().values():
         assert metrics
         assert all(f"| `{metric.name}` |" in page for metric in metrics)
+
+
+def test_a_former_name_is_served_no_more_and_the_name_of_today_is() -> None:
+    served = {each.name for metrics in metrics_page.groups().values() for each in metrics}
+    assert not metrics_page.FORMER.keys() & served
+    assert set(metrics_page.FORMER.values()) <= served

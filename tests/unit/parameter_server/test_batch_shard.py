@@ -34,8 +34,8 @@ from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.strategies import sandblaster
 from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.batch.programs import Decided, Program
-from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.operations import PARAMETERS, TRIAL
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.job.optimizer import RULES
+from disttrain.job.strategies.downpour import UPDATE_RULES
 from disttrain.parameter_server.update_rules import rule_for
 
 PRODUCT = Path(__file__).parents[3] / "runtime/disttrain"
@@ -98,7 +98,7 @@ def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
 
 
 def test_every_rule_has_a_name_and_arithmetic_of_its_own() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES)
-    for rule in RULES:
+    assert len({rule.name for rule in UPDATE_RULES}) == len(UPDATE_RULES)
+    for rule in UPDATE_RULES:
         assert re.fullmatch("[a-z][a-z_]{0,31}", rule.name), "no checkpoint can hold it"
         assert type(rule_for(rule(learning_rate=1.0))).of is rule

@@ -3,7 +3,7 @@
 import re
 
 from disttrain.coordinator import strategies as coordinators
-from disttrain.job.strategy import KINDS, Strategy
+from disttrain.job.spec import KINDS, Strategy
 from disttrain.replica import strategies as replicas
 
 

@@ -28,7 +28,7 @@ from builders.networks import a_network
 from builders.replicas import Replica, replica
 from builders.shard_thread import ShardThread
 from builders.transports import PATIENCE
-from disttrain.job.optimizer import Optimizer
+from disttrain.job.strategies.downpour import Optimizer
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderIncarnation

@@ -7,9 +7,8 @@ import pytest
 
 from builders.batch_problems import RULES, Vector
 from builders.sampled_jobs import BatchJob, Regression, regression
-from disttrain.sandblaster.batch.batches import Batch, Batches
+from disttrain.sandblaster.batch.batches import Batch, Batches, Run
 from disttrain.sandblaster.batch.driver import RUN_STATE_JSON, Driver, DriverRules, RunState, Stage
-from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs, WeakPairs, slots
 from disttrain.sandblaster.line_search import ArmijoRules, SearchRules, WolfeRules

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from disttrain.coordinator.process.reporting import RunFiles
-from disttrain.telemetry import append_file
+from disttrain.telemetry import logs
 
 
 def test_a_new_file_is_for_this_user_alone_and_is_added_to(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for text in ("one ", "two"):
-        with open(path, "a", opener=append_file.descriptor) as stream:
+        with open(path, "a", opener=logs.open_to_append) as stream:
             stream.write(text)
     assert path.read_text() == "one two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -21,7 +21,7 @@ def test_a_new_file_is_for_this_user_alone_and_is_added_to(tmp_path: Path) -> No
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "log").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="symbolic links"):
-        append_file.descriptor(tmp_path / "log")
+        logs.open_to_append(tmp_path / "log")
     assert not (tmp_path / "victim").exists()
 
 

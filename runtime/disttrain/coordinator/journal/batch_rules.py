@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from disttrain.job import batch_optimizer
+from disttrain.job.strategies import sandblaster
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.batches import Batches
@@ -50,13 +50,13 @@ def _scheme(rules: Sandblaster) -> IterationScheme:
         change_tolerance=method.change_tolerance,
     )
     match method:
-        case batch_optimizer.Lbfgs() if rules.groups_of_a_batch is not None:
+        case sandblaster.Lbfgs() if rules.groups_of_a_batch is not None:
             return MultiBatch(descent, _lbfgs(method, rules.precision, WeakPairs.DAMP))
-        case batch_optimizer.Lbfgs():
+        case sandblaster.Lbfgs():
             return Descent(descent, _lbfgs(method, rules.precision, WeakPairs.SKIP))
-        case batch_optimizer.ConjugateGradient():
+        case sandblaster.ConjugateGradient():
             return Descent(descent, ConjugateGradient())
-        case batch_optimizer.GradientDescent():
+        case sandblaster.GradientDescent():
             return Descent(descent, SteepestDescent())
 
 
@@ -65,11 +65,11 @@ def search(rules: Sandblaster) -> SearchRules:
     chosen = rules.optimizer.rule.line_search
     is_armijo = rules.groups_of_a_batch is not None
     if chosen is not None:
-        is_armijo = isinstance(chosen.rule, batch_optimizer.Armijo)
+        is_armijo = isinstance(chosen.rule, sandblaster.Armijo)
     return ArmijoRules() if is_armijo else WolfeRules(resolution=_RESOLUTIONS[rules.precision])
 
 
-def _lbfgs(method: batch_optimizer.Lbfgs, precision: Precision, weak_pairs: WeakPairs) -> Lbfgs:
+def _lbfgs(method: sandblaster.Lbfgs, precision: Precision, weak_pairs: WeakPairs) -> Lbfgs:
     if precision is Precision.FLOAT64:
         return Lbfgs(history=method.history, weak_pairs=weak_pairs)
     return Lbfgs(

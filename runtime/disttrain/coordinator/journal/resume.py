@@ -8,9 +8,8 @@ from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import INCARNATIONS_PER_RUN, Phase
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.job.batch_optimizer import Lbfgs
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Lbfgs, Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.line_search import ArmijoRules
 

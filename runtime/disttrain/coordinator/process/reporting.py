@@ -19,7 +19,7 @@ from disttrain.coordinator.status import sections, status
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.launch import atomic_file
 from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import append_file, logs
+from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
@@ -58,7 +58,7 @@ class RunFiles:
     def add_metrics(self, line: dict[str, Any]) -> None:
         file = self._folder.metrics
         # Path.open has no opener.
-        with suppress(OSError), open(file, "a", opener=append_file.descriptor) as stream:
+        with suppress(OSError), open(file, "a", opener=logs.open_to_append) as stream:
             stream.write(json.dumps(line) + "\n")
 
 

@@ -135,18 +135,20 @@ def _batch(batch: Batch | None) -> Metrics:
         counts = batch.returns, batch.all_groups_done, batch.all_requeued, batch.all_copies
     returns, done, requeued, copies = counts
     return (
-        gauge("batch_iteration", "Points that a batch method has accepted.", seen.iteration),
-        gauge("batch_evaluations", "Evaluations of loss and gradient.", seen.evaluations),
-        gauge("batch_objective", "Loss over the batch at the accepted point.", seen.loss),
+        gauge("sandblaster_iteration", "Points that a batch method has accepted.", seen.iteration),
+        gauge("sandblaster_evaluations", "Evaluations of loss and gradient.", seen.evaluations),
+        gauge("sandblaster_objective", "Loss over the batch at the accepted point.", seen.loss),
         gauge(
-            "batch_gradient_norm",
+            "sandblaster_gradient_max_norm",
             "Largest absolute value of the gradient's elements there.",
             seen.largest,
         ),
-        gauge("batch_returns", "How often all went back to a checkpoint.", returns),
-        counter("batch_groups_done", "Groups of portions that count.", done),
-        counter("batch_groups_requeued", "Groups that came back without a result.", requeued),
+        gauge("sandblaster_rollbacks", "How often all went back to a checkpoint.", returns),
+        counter("sandblaster_groups_done", "Groups of portions that count.", done),
+        counter("sandblaster_groups_requeued", "Groups that came back without a result.", requeued),
         counter(
-            "batch_groups_copied", "Backup tasks: copies of groups that somebody had begun.", copies
+            "sandblaster_backup_tasks",
+            "Backup tasks: copies of groups that somebody had begun.",
+            copies,
         ),
     )

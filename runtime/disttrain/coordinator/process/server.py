@@ -34,7 +34,7 @@ from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import append_file, logs
+from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.interface import Listener
 
@@ -295,7 +295,7 @@ def _known(noted: Path) -> list[str] | None:
 
 def _note(noted: Path, boot: str) -> None:
     noted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = append_file.descriptor(noted)
+    descriptor = logs.open_to_append(noted)
     try:
         os.write(descriptor, f"{boot}\n".encode())
         # It is for the time after the machine went down.

@@ -4,9 +4,9 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule
-from disttrain.job.spec import Audit, Spec
-from disttrain.job.strategy import KINDS
+from disttrain.job.spec import KINDS, Audit, Spec
 from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.transport import TransportChoice
 
 _BATCH_SIZE: Path = ("spec", "batchSize")
 _PORTION_SIZE: Path = ("spec", "portionSize")
@@ -83,6 +83,18 @@ def _checkpoint_is_used(spec: Spec) -> str | None:
     return "is none, so a lost shard fails the job although checkpoints are written"
 
 
+def _transport_is_protected(spec: Spec) -> str | None:
+    transport = spec.transport
+    if transport.is_encrypted or transport.kind is TransportChoice.SHARED_MEMORY:
+        return None
+    return (
+        "is none, so whoever reaches a TCP port of the job is heard and reads along: on one "
+        "machine its every user, on a cluster whom the namespace's NetworkPolicy lets through, "
+        "all other jobs of the namespace among them; for networks that encrypt by themselves, "
+        "tests and benchmarks"
+    )
+
+
 RULES = (
     Rule(
         f"`spec.batchSize` is required for {' and '.join(_BY_BATCHES)}.",
@@ -131,7 +143,8 @@ RULES = (
         (("spec", "evaluation"),),
         _target_is_measured,
         expression="!has(self.stop.targetMetric) || (has(self.evaluation) && "
-        "(has(self.evaluation.everyEpochs) || has(self.evaluation.everySeconds)))",
+        "((has(self.evaluation.everyEpochs) && self.evaluation.everyEpochs > 0) || "
+        "has(self.evaluation.everySeconds)))",
     ),
     Rule(
         "`spec.stop.targetMetric` alone may never be met.",
@@ -146,6 +159,14 @@ RULES = (
         ("spec", "parameterServer", "durability"),
         (("spec", "checkpoint"),),
         _checkpoint_is_used,
+        Severity.WARNING,
+    ),
+    Rule(
+        "`encryption: none` leaves a job on a cluster no protection but a NetworkPolicy, and one "
+        "over TCP on one machine none.",
+        ("spec", "transport", "encryption"),
+        (("spec", "transport", "kind"),),
+        _transport_is_protected,
         Severity.WARNING,
     ),
 )

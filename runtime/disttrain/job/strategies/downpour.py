@@ -1,15 +1,33 @@
 """Downpour as a manifest describes it: asynchronous SGD with a sharded parameter server."""
 
+import inspect
 import math
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
-from disttrain.job.optimizer import Optimizer
+from disttrain.job import subclasses
 from disttrain.job.schedule import LinearWarmup, Schedule
-from disttrain.job.section import Count, NotNegative, Section
+from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
+
+UPDATE_RULES: Final = subclasses.found("disttrain.job.update_rules", UpdateRule)
+
+
+def _first_sentence(rule: type[UpdateRule]) -> str:
+    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
+
+
+class Optimizer(one_of(*((rule.name, rule, _first_sentence(rule)) for rule in UPDATE_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
+    """Exactly one update rule, applied on the shards."""
+
+    @property
+    def rule(self) -> UpdateRule:
+        chosen: UpdateRule = super().rule
+        return chosen
+
 
 _UNUSUAL_STALENESS = 10
 """Times what replicas of equal speed cause. One in a hundred gradients reaches four times that

@@ -12,9 +12,13 @@ from disttrain.checkpoint.element_types import DTYPES
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import CommandFailed, WhyFailed
 from disttrain.holder.values import Values, bytes_of
-from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import (
+    ConjugateGradient,
+    GradientDescent,
+    Lbfgs,
+    Sandblaster,
+)
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     Answer,

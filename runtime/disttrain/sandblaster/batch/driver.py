@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from disttrain.sandblaster import operations
 from disttrain.sandblaster.batch import groups
-from disttrain.sandblaster.batch.batches import Batches
+from disttrain.sandblaster.batch.batches import Batches, Run
 from disttrain.sandblaster.batch.groups import (
     Attempt,
     BackupRules,
@@ -24,7 +24,6 @@ from disttrain.sandblaster.batch.groups import (
     Worker,
 )
 from disttrain.sandblaster.batch.programs import Decided, Performed, Program
-from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.method import Answer, Request
 from disttrain.sandblaster.scheme import IterationScheme, State
 

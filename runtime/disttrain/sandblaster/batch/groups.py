@@ -13,8 +13,8 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.batch import runs
-from disttrain.sandblaster.batch.runs import Run, pairwise
+from disttrain.sandblaster.batch import batches
+from disttrain.sandblaster.batch.batches import Run, pairwise
 from disttrain.sandblaster.operations import AFTER, ARRIVED, BEFORE, Operation
 
 
@@ -101,7 +101,7 @@ class Evaluation:
     @property
     def places(self) -> Sequence[int]:
         """The groups, run by run, by their places in the sums."""
-        return runs.places(self.runs, self.groups)
+        return batches.places(self.runs, self.groups)
 
     @property
     def is_complete(self) -> bool:
@@ -135,7 +135,7 @@ def begun(
     `groups`: as many from 0 on, or those of some runs.
     """
     apart = () if isinstance(groups, int) else groups
-    places = range(groups) if isinstance(groups, int) else runs.places(apart, 0)
+    places = range(groups) if isinstance(groups, int) else batches.places(apart, 0)
     return Evaluation(
         number=number,
         shards=shards,

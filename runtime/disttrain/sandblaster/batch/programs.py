@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.errors import ProgramRefused
 from disttrain.sandblaster.operations import ARRIVED, Operation
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from disttrain.sandblaster import errors
+from disttrain.sandblaster.batch.batches import Folding, Run
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.programs import Decided, Performed, Program, ProgramLog
-from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.vectors import Vectors
 

@@ -5,7 +5,7 @@ import pytest
 from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.phases import Phase
-from disttrain.job.batch_optimizer import (
+from disttrain.job.strategies.sandblaster import (
     Armijo,
     BatchOptimizer,
     ConjugateGradient,

@@ -11,15 +11,17 @@ from disttrain.coordinator.journal.resume import Effect
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase
-from disttrain.job.batch_optimizer import (
+from disttrain.job.strategies.sandblaster import (
     Armijo,
+    BackupTasks,
     BatchOptimizer,
+    BatchWarmStart,
     ConjugateGradient,
     Lbfgs,
     LineSearch,
+    Sandblaster,
     StrongWolfe,
 )
-from disttrain.job.strategies.sandblaster import BackupTasks, BatchWarmStart, Sandblaster
 from disttrain.job.strategy_kind import Precision
 
 METHOD = "optimizer.lbfgs"

@@ -108,6 +108,31 @@ def test_a_single_shard_has_no_budget() -> None:
     assert Kind.PodDisruptionBudget not in {child.kind for child in children(single, SCALE)}
 
 
+@pytest.mark.parametrize("transport", ["tcp", {"encryption": "none"}])
+def test_pods_ask_for_certificates_where_they_encrypt_and_nowhere_else(transport: object) -> None:
+    found = context(transport=transport)
+    launch = launch_secret.launch_file(found)
+    encrypts = transport == "tcp"
+    assert launch_secret.are_needed_by(launch) is encrypts
+    for role in Role:
+        assert ("DISTTRAIN_KEYS_FILE" in variables(main(found, role))) is encrypts
+        volumes = pod_template(found, role)["spec"]["volumes"]
+        assert any("projected" in each for each in volumes) is encrypts
+        (secret,) = [each["secret"] for each in volumes if "secret" in each]
+        assert len(secret["items"]) == 1 + encrypts
+    trust = operator_jobs.trust(UID) if encrypts else None
+    files = launch_secret.secret(found, trust, launch)["stringData"]
+    assert set(files) == {"job.json", *(["trust.json"] if encrypts else [])}
+
+
+@pytest.mark.parametrize(
+    "launch",
+    ["", "{}", '{"spec": {}}', '{"spec": {"transport": "auto"}}', '{"spec": {"transport": {}}}'],
+)
+def test_processes_that_say_nothing_else_get_certificates(launch: str) -> None:
+    assert launch_secret.are_needed_by(launch)
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_pods_satisfy_the_restricted_level(role: Role) -> None:
     spec = pod_template(context(), role)["spec"]
@@ -221,6 +246,14 @@ def test_checkpoints_have_a_place(
     assert volume.claim_name(found) == name
     made = volume.claim(found)
     assert (made and made["spec"]["resources"]["requests"]["storage"]) == size
+
+
+def test_no_storage_class_is_not_the_clusters_default_one() -> None:
+    for said in ({"storageClassName": ""}, {}):
+        claim = volume.claim(context(checkpoint={"volume": {"size": "1Gi", **said}}))
+        assert claim is not None
+        classes = {key: value for key, value in claim["spec"].items() if key == "storageClassName"}
+        assert classes == said
 
 
 def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> None:

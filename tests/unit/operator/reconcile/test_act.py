@@ -5,13 +5,14 @@ from typing import Any, cast
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from builders.operator_jobs import KEY, NOW, child, job, pod, trust
+from builders.operator_jobs import KEY, NOW, child, context, job, pod, trust
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
@@ -20,6 +21,7 @@ from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
     Create,
+    CreateKeys,
     Knowledge,
     RemovePod,
     Renew,
@@ -111,6 +113,40 @@ def test_what_objects_name_is_there_before_them() -> None:
     asyncio.run(actor.perform(job(), [Create(Child(kind, "trainer", body)) for kind in kinds]))
 
     assert set(strict.made) == set(kinds)
+
+
+class Keeper:
+    """Keeps the Secret that is made."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+
+    async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        assert kind is Kind.Secret
+        self.files = body["stringData"]
+        return body
+
+
+@pytest.mark.parametrize("transport", ["auto", {"encryption": "none"}])
+def test_certificates_are_offered_as_the_processes_were_told_whatever_the_manifest_says_by_now(
+    transport: object,
+) -> None:
+    keeper = Keeper()
+    launch = launch_secret.launch_file(context(transport=transport))
+    actor = Actor(
+        cast("Client", keeper),
+        Inventory(),
+        trust,
+        context(transport="auto" if transport != "auto" else {"encryption": "none"}),
+        Knowledge(job().uid),
+        lambda: NOW,
+    )
+
+    asyncio.run(actor.perform(job(), [CreateKeys(launch, ())]))
+
+    trusted = {"trust.json"} if transport == "auto" else set()
+    assert set(keeper.files) == {"job.json", *trusted}
+    assert keeper.files["job.json"] == launch
 
 
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:

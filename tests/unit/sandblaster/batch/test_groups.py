@@ -3,6 +3,7 @@
 import pytest
 
 from disttrain.sandblaster.batch import groups
+from disttrain.sandblaster.batch.batches import Run
 from disttrain.sandblaster.batch.groups import (
     Attempt,
     BackupRules,
@@ -11,7 +12,6 @@ from disttrain.sandblaster.batch.groups import (
     Tally,
     Worker,
 )
-from disttrain.sandblaster.batch.runs import Run
 
 ANNA, BERTA, CLARA = (Worker(index, 1) for index in range(3))
 RULES = BackupRules(start_when_remaining=2, most_attempts=2)

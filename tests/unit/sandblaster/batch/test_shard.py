@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.batch.batches import Folding, Run
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.programs import Decided, Program, ProgramLog
-from disttrain.sandblaster.batch.runs import Folding, Run
 from disttrain.sandblaster.batch.staging import BatchShard, Chunk, Layout
 from disttrain.sandblaster.errors import (
     NotStaged,

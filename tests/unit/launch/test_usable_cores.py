@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.launch import cores
+from disttrain.launch import linux
 
 ALL = 64
 """Cores of the machine."""
@@ -43,7 +43,7 @@ def v1(folder: str, quota: int, period: int = 100_000) -> dict[str, str]:
 )
 def test_a_container_of_version_2(tmp_path: Path, quota: str, expected: int) -> None:
     root = tree(tmp_path, V2.format("/"), **{"cpu.max": f"{quota}\n"})
-    assert cores.usable(root) == expected
+    assert linux.usable_cores(root) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_container_of_version_1_that_reads_the_machines_path(
     tmp_path: Path, quota: int, expected: int
 ) -> None:
     memberships = V1.format("/kubepods/burstable/pod1/c2")
-    assert cores.usable(tree(tmp_path, memberships, **v1("cpu", quota))) == expected
+    assert linux.usable_cores(tree(tmp_path, memberships, **v1("cpu", quota))) == expected
 
 
 def test_a_pod_without_a_group_of_its_own_has_the_least_above_it(tmp_path: Path) -> None:
@@ -69,24 +69,24 @@ def test_a_pod_without_a_group_of_its_own_has_the_least_above_it(tmp_path: Path)
         **v1("cpu/team", 300_000),
         **v1("cpu/team/service", 500_000),
     )
-    assert (cores.usable(two), cores.usable(one)) == (3, 3)
+    assert (linux.usable_cores(two), linux.usable_cores(one)) == (3, 3)
 
 
 def test_the_quota_of_another_is_not_ours(tmp_path: Path) -> None:
     root = tree(tmp_path, V2.format("/../other"), **{"other/cpu.max": "100000 100000"})
-    assert cores.usable(root) == ALL
+    assert linux.usable_cores(root) == ALL
 
 
 @pytest.mark.parametrize("memberships", ["", "damaged\n", V1.format("/"), V2.format("/")])
 def test_without_any_quota_all_cores_are_ours(tmp_path: Path, memberships: str) -> None:
-    assert cores.usable(tree(tmp_path, memberships)) == ALL
-    assert cores.usable(tmp_path / "nothing") == ALL
+    assert linux.usable_cores(tree(tmp_path, memberships)) == ALL
+    assert linux.usable_cores(tmp_path / "nothing") == ALL
 
 
 def test_a_damaged_quota_is_none(tmp_path: Path) -> None:
-    assert cores.usable(tree(tmp_path, V2.format("/"), **{"cpu.max": "a lot"})) == ALL
+    assert linux.usable_cores(tree(tmp_path, V2.format("/"), **{"cpu.max": "a lot"})) == ALL
 
 
 def test_never_more_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert cores.usable() == 1
+    assert linux.usable_cores() == 1
