@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that does without encryption for want of credentials",
         file=f"{_R}/launch/config.py",
-        old="        if self.is_encrypted and self.credentials is None:",
+        old="        if self.is_encrypted and (self.renewed or self.credentials) is None:",
         new="        if False:",
         tests=(f"{_UNIT}/launcher/test_plan.py",),
     ),
