@@ -30,9 +30,9 @@ class Kind(Enum):
     DistTrainJob = Resource(API_VERSION, PLURAL)
     """What users write."""
     StatefulSet = Resource("apps/v1", "statefulsets")
-    """Keeps the shards."""
+    """Keeps the shards; or the processes of one replica, if it has several."""
     ReplicaSet = Resource("apps/v1", "replicasets")
-    """Keeps the replicas."""
+    """Keeps the replicas that are one process each."""
     Deployment = Resource("apps/v1", "deployments")
     """Kept the replicas of jobs that an older operator made; scaled, and otherwise left alone."""
     Job = Resource("batch/v1", "jobs")
@@ -50,7 +50,8 @@ class Kind(Enum):
     PodDisruptionBudget = Resource("policy/v1", "poddisruptionbudgets")
     """Keeps a drain from taking several shards at once."""
     NetworkPolicy = Resource("networking.k8s.io/v1", "networkpolicies")
-    """Keeps strangers away from the pods of a namespace's jobs."""
+    """Keeps strangers away from the pods of a namespace's jobs, and lets processes of one replica
+    reach each other."""
     PersistentVolumeClaim = Resource("v1", "persistentvolumeclaims")
     """Holds checkpoints and journals; outlives the job."""
     Lease = Resource("coordination.k8s.io/v1", "leases")
@@ -78,5 +79,5 @@ CHILDREN = (
 )
 """What is made for a job, but for the Secret, which nobody may read."""
 SHARED = (Kind.ServiceAccount, Kind.RoleBinding, Kind.NetworkPolicy)
-"""Kinds of which all jobs of a namespace share one object; only a coordinator with an account of
-its own has a RoleBinding of its own."""
+"""Kinds of which all jobs of a namespace share one object. A RoleBinding of its own has a job only
+for a coordinator with an account of its own, a NetworkPolicy for replicas of several processes."""

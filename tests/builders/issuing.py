@@ -10,4 +10,5 @@ from disttrain.job.names import Role
 
 def by_role(job_uid: str, roles: Iterable[str] = tuple(Role)) -> dict[str, Credentials]:
     """One for each role, of a new authority, as older versions made them."""
-    return certificates.issue({str(role): Identity(job_uid, str(role)) for role in roles})
+    authority = certificates.new_authority()
+    return {str(role): authority.issue(Identity(job_uid, str(role))) for role in roles}

@@ -581,7 +581,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="the end of an earlier process that ends the present one",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is not None and found.pid == request.pid:",
+        old="if found is not None and found.is_process(partition, request.pid):",
         new="if found is not None:",
         tests=(f"{_UNIT}/coordinator/decisions/test_membership.py",),
     ),

@@ -86,7 +86,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create]
 # Workloads are scaled, and made anew: a job that was suspended from other templates, a coordinator's Job because its
-# next pod would have to wait for up to ten minutes.
+# next pod would have to wait for up to ten minutes. Replicas of several processes are StatefulSets that come and go.
 - apiGroups: [apps]
   resources: [replicasets, statefulsets]
   verbs: [get, list, watch, create, patch, delete]
@@ -97,7 +97,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# What the jobs of a namespace share, made with the first of them.
+# What the jobs of a namespace share, made with the first of them; and what a job has of these kinds for itself.
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, create]

@@ -1,4 +1,4 @@
-"""The Secret with the manifest and, where connections are encrypted, who signs certificates."""
+"""The Secret with the manifest, and of whom the pods get their certificates where they need any."""
 
 import json
 from typing import Any
@@ -39,12 +39,12 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
-def are_needed(context: Context) -> bool:
+def needs_certificates(context: Context) -> bool:
     """Whether the pods of a job show certificates to each other."""
     return context.job.spec.transport.is_encrypted
 
 
-def are_needed_by(launch: str) -> bool:
+def needs_certificates_by(launch: str) -> bool:
     """The same of pods that are there, by the manifest that they read.
 
     Whatever does not say that nothing is encrypted needs them.
@@ -59,11 +59,9 @@ def are_needed_by(launch: str) -> bool:
 def secret(context: Context, trust: Trust | None, launch: str) -> Object:
     """The Secret; immutable, since processes that run already would not believe another authority.
 
-    `trust`: None where no certificates are needed. `launch`: the manifest as its processes read it.
+    `trust`: None where nothing is encrypted. `launch`: the manifest as its processes read it.
     """
-    contents = {
-        pod_layout.LAUNCH_KEY: launch,
-    }
+    contents = {pod_layout.LAUNCH_KEY: launch}
     if trust is not None:
         contents[pod_layout.TRUST_KEY] = credentials.encode(trust).decode()
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)

@@ -1,6 +1,7 @@
 """The pod template of a role: ours with its container, the user's merged in, and what must stay."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
@@ -188,7 +189,7 @@ def _environment(context: Context, role: Role) -> list[Object]:
         Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
         Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
     }
-    if launch_secret.are_needed(context):
+    if launch_secret.needs_certificates(context):
         values[Variable.CREDENTIALS_FILE] = str(pod_layout.TRUST_FILE)
     values["HOME"] = str(pod_layout.TEMPORARY_FOLDER)
     if context.job.spec.task.source is not None:
@@ -199,10 +200,18 @@ def _environment(context: Context, role: Role) -> list[Object]:
         Variable.POD_NAMESPACE: "metadata.namespace",
         Variable.POD_IP: "status.podIP",
     }
-    if role is Role.SHARD:
-        fields[Variable.INDEX] = f"metadata.labels['{cluster_labels.POD_INDEX}']"
+    fields |= {name: f"metadata.labels['{label}']" for name, label in _labels(context, role)}
     plain: list[Object] = [{"name": str(name), "value": value} for name, value in values.items()]
     return plain + [_from_field(name, path) for name, path in fields.items()]
+
+
+def _labels(context: Context, role: Role) -> Iterator[tuple[Variable, str]]:
+    """Variables that say which process of its role a pod is, and the labels that they come from."""
+    if role is Role.SHARD:
+        yield Variable.INDEX, cluster_labels.POD_INDEX
+    elif role is Role.REPLICA and context.partitions > 1:
+        yield Variable.INDEX, cluster_labels.REPLICA_INDEX
+        yield Variable.PARTITION, cluster_labels.POD_INDEX
 
 
 def _from_field(name: str, path: str) -> Object:

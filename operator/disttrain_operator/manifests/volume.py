@@ -120,15 +120,15 @@ def token() -> Object:
 
 
 def _volumes(context: Context) -> Iterator[_Volume]:
-    encrypts = launch_secret.are_needed(context)
-    files = [pod_layout.LAUNCH_KEY, *([pod_layout.TRUST_KEY] if encrypts else [])]
+    is_encrypted = launch_secret.needs_certificates(context)
+    files = [pod_layout.LAUNCH_KEY, *([pod_layout.TRUST_KEY] if is_encrypted else [])]
     secret = {
         "secretName": launch_secret.secret_name(context),
         "items": [{"key": file, "path": file} for file in files],
         "defaultMode": _GROUP_READS,
     }
     yield _Volume("launch", {"secret": secret}, pod_layout.LAUNCH_FOLDER, read_only=True)
-    if encrypts:
+    if is_encrypted:
         yield _Volume(IDENTITY, token(), pod_layout.TOKEN_FOLDER, read_only=True)
     memory = {"emptyDir": {"medium": "Memory"}}
     yield _Volume("shared-memory", memory, pod_layout.SHARED_MEMORY_FOLDER)

@@ -223,6 +223,7 @@ def pod(body: dict[str, Any]) -> PodRecord | None:
         tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
         disrupted=is_true(states.get(DISRUPTION)),
         outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
+        is_of_several=cluster_labels.REPLICA_INDEX in labels,
         restarting="terminated" in mapping(container, "state"),
         controller=_controller(metadata),
         **_hindrance(container, states),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from disttrain.job import cluster_names, identity
+from disttrain.job import identity
 from disttrain.job.identity import Identity
 from disttrain.job.names import Role
 from disttrain_operator import untrusted
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import WORKLOADS
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, PodRecord
 
@@ -100,21 +100,19 @@ def identity_of(pod: PodName, asked: Application, observed: Observed) -> Identit
 
 def _member(whole: Identity, controller: ChildRecord, pod: PodRecord) -> Identity | None:
     """By kind and name of what controls the pod: names never change."""
-    job = pod.job.name
-    if (controller.kind, controller.name) == (Kind.Job, cluster_names.coordinator_job(job)):
-        return whole._replace(role=Role.COORDINATOR.value, group=0)
-    if (controller.kind, controller.name) == (Kind.ReplicaSet, cluster_names.replica_set(job)):
-        # The coordinator names it.
-        return whole._replace(role=Role.REPLICA.value)
+    workload = controller.workload
+    if workload is None or controller.name != workload.name(pod.job.name):
+        return None
+    known = whole._replace(role=workload.role.value)
+    if workload.role is Role.COORDINATOR:
+        return known._replace(group=0)
     ordinal = _number(pod.name, controller.name)
-    if controller.kind is not Kind.StatefulSet or ordinal is None:
-        return None
-    if controller.name == cluster_names.shard_set(job):
-        return whole._replace(role=Role.SHARD.value, group=ordinal)
-    group = _number(controller.name, cluster_names.replica_set(job))
-    if group is None:
-        return None
-    return whole._replace(role=Role.REPLICA.value, group=group, partition=ordinal)
+    if workload.role is Role.SHARD:
+        return None if ordinal is None else known._replace(group=ordinal)
+    if workload.group is None:
+        # The coordinator names it.
+        return known
+    return None if ordinal is None else known._replace(group=workload.group, partition=ordinal)
 
 
 def _number(name: str, of: str) -> int | None:

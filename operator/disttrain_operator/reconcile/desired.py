@@ -64,6 +64,7 @@ _COUNTS: Final = (
     ("strategy",),
     ("parameterServer", "shards"),
     ("replicas", "count"),
+    ("replicas", "partitions"),
     ("suspend",),
     ("activeDeadlineSeconds",),
     ("pendingDeadlineSeconds",),

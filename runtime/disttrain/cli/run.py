@@ -8,7 +8,6 @@ import typer
 from disttrain.cli import live
 from disttrain.cli.manifests import Assignments
 from disttrain.job import manifest_file, support
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import render
 from disttrain.job.spec import DistTrainJob
 
@@ -34,15 +33,12 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     job = accepted.job
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
-    _check_place(job, manifest)
+    _name_what_is_missed(job)
     raise typer.Exit(live.run(job, output, manifest.parent))
 
 
-def _check_place(job: DistTrainJob, manifest: Path) -> None:
-    """Refuse what no machine can do yet, and name what only a cluster would do."""
-    refused = support.on_one_machine(job)
-    if refused:
-        raise InvalidManifest(str(manifest), refused)
+def _name_what_is_missed(job: DistTrainJob) -> None:
+    """Name what only a cluster would do."""
     passed_over = support.without_meaning(job)
     if passed_over:
         names = ", ".join(map(render, passed_over))

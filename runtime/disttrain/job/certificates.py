@@ -86,9 +86,9 @@ class Authority:
 
 
 def issue(identities: Mapping[str, Identity]) -> dict[str, Credentials]:
-    """The credentials of each, signed by a new authority whose key nobody keeps."""
+    """The credentials of processes, by name, of a new authority, whose key nobody keeps."""
     authority = new_authority()
-    return {name: authority.issue(each) for name, each in identities.items()}
+    return {name: authority.issue(one) for name, one in identities.items()}
 
 
 def new_authority() -> Authority:

@@ -49,13 +49,22 @@ TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
 """Where a process writes how it ended."""
 
 
+RESTART_CODE: Final = 75
+"""Exit code of a process that ends so that a new life of it begins. Of several processes of a
+replica all but the one that failed end with it."""
+
+
 class Variable(StrEnum):
     """The environment variables that `python -m disttrain.launch.pod` reads."""
 
     ROLE = "DISTTRAIN_ROLE"
     """coordinator, shard or replica."""
     INDEX = "DISTTRAIN_INDEX"
-    """Index of a shard. Replicas have none: the coordinator names them when they join."""
+    """Index of a shard, or of a replica of several processes. A replica of one has none: the
+    coordinator names it when it joins."""
+    PARTITION = "DISTTRAIN_PARTITION"
+    """Which process of a replica of several it is, from 0; then its index is given, too. Missing:
+    0."""
     RUN_FOLDER = "DISTTRAIN_RUN_FOLDER"
     """Where the run's files lie."""
     TASK_FOLDER = "DISTTRAIN_TASK_FOLDER"

@@ -24,6 +24,8 @@ from disttrain.transport.header import Role as TransportRole
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts what belongs to a pod's service account."""
 
+LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterAccess:
@@ -68,7 +70,10 @@ class LaunchConfig:
     """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
     role: Role
     index: int | None
-    """Index within the role, stable over restarts. None: a replica that the coordinator names."""
+    """Of the group in its role, stable over restarts. None: a replica that the coordinator names.
+    """
+    partition: Annotated[int, Field(ge=0, exclude_if=lambda partition: partition == 0)] = 0
+    """Which process of its group it is."""
     run_folder: Path
     """The output folder; absolute."""
     task_folder: Path
@@ -82,6 +87,8 @@ class LaunchConfig:
     transport: TransportKind
     threads: int
     """Threads for computing; at least 1."""
+    group_address: Annotated[str, Field(exclude_if=lambda address: address == LOOPBACK)] = LOOPBACK
+    """Of this machine: where the other processes of its group connect to."""
     device: Device = Device.CPU
     """Where a replica computes; the replica itself resolves `auto`."""
     resume_from: Path | None = None
@@ -106,10 +113,19 @@ class LaunchConfig:
         if self.index is None and self.role is not Role.REPLICA:
             message = f"a {self.role} must have an index"
             raise ValueError(message)
+        if self.partition >= self.partitions:
+            message = f"partition {self.partition}: its group has {self.partitions} processes"
+            raise ValueError(message)
+
+    @property
+    def partitions(self) -> int:
+        """Processes of its group. Whom the coordinator names is alone."""
+        is_divided = self.role is Role.REPLICA and self.index is not None
+        return self.job.spec.replicas.partitions if is_divided else 1
 
     @property
     def process(self) -> str:
-        return process_name(self.role, self.index)
+        return process_name(self.role, self.index, self.partition, self.partitions)
 
     @property
     def shard_index(self) -> int:
@@ -154,12 +170,16 @@ class LaunchConfig:
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 
-def process_name(role: Role, index: int | None) -> str:
-    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one."""
+def process_name(role: Role, index: int | None, partition: int = 0, partitions: int = 1) -> str:
+    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one.
+
+    Of several processes of a replica: `replica-0-0`, `replica-0-1`.
+    """
     if index is None:
         return role.value
-    named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
-    return named[role](index) if role in named else names.COORDINATOR
+    if role is Role.REPLICA:
+        return names.member_name(index, partition, partitions)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 
 _CONFIG = TypeAdapter(LaunchConfig)

@@ -150,4 +150,7 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
         LOG.info("stays until it is told to end: there is nothing left to do")
         terminations.wait()
         return ExitCode.COMPLETE
-    return ExitCode.COMPLETE if code == ExitCode.INTERRUPTED else code
+    if code != ExitCode.INTERRUPTED:
+        return code
+    # Where another process of its replica was told to end, this one follows and comes again.
+    return ExitCode.COMPLETE if terminations.has_come() else ExitCode.RESTART

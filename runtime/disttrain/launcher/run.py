@@ -79,7 +79,7 @@ class Run:
 
 
 Issue = Callable[[Mapping[str, Identity]], Mapping[str, Credentials]]
-"""Makes the credentials of processes; only a job over TCP needs any."""
+"""Makes the credentials of processes, by name; only a job over TCP needs any."""
 
 NewestCheckpoint = Callable[[Location], Path | None]
 """Finds the newest complete checkpoint at a location; its hashes are not checked."""

@@ -122,7 +122,7 @@ class SocketChannel:
         queue_length: int,
         contexts: tls.Contexts | None,
     ) -> None:
-        """`listener`: role and index. `contexts`: those of all channels, where there are some.
+        """`listener`: role and index. `contexts`: those of all channels, where there are any.
 
         Raises InvalidCredentials.
         """

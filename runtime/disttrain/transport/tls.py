@@ -16,6 +16,24 @@ from disttrain.transport.stream import Stream
 _ROLES = {role.name.lower(): role for role in Role}
 
 
+def credentials_at(
+    address: Address, config: TransportConfig
+) -> Credentials | RenewedCredentials | None:
+    """What a process shows at an address; None where nothing is encrypted.
+
+    Raises InvalidCredentials where it has none to show: they are never left out for want of a file.
+    """
+    if address.path or config.encryption is Encryption.NONE:
+        return None
+    if config.credentials is None:
+        message = (
+            f"there are no credentials for {address.text}: with encryption tls nothing is sent "
+            "over TCP without them; spec.transport.encryption none asks for that"
+        )
+        raise InvalidCredentials(message)
+    return config.credentials
+
+
 class Contexts:
     """The TLS context of new connections: another one whenever the credentials were renewed."""
 
@@ -36,24 +54,6 @@ class Contexts:
         if latest is not self._made_from:
             self._made, self._made_from = self._make(latest), latest
         return self._made
-
-
-def credentials_at(
-    address: Address, config: TransportConfig
-) -> Credentials | RenewedCredentials | None:
-    """What a process shows at an address; None where nothing is encrypted.
-
-    Raises InvalidCredentials where it has none to show: they are never left out for want of a file.
-    """
-    if address.path or config.encryption is Encryption.NONE:
-        return None
-    if config.credentials is None:
-        message = (
-            f"there are no credentials for {address.text}: with encryption tls nothing is sent "
-            "over TCP without them; spec.transport.encryption none asks for that"
-        )
-        raise InvalidCredentials(message)
-    return config.credentials
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:

@@ -42,7 +42,7 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
             "coordinator",
         ),
         (TOO_FEW_GROUPS, "InvalidManifest", "must make at least 3 groups"),
-        ({"replicas": {"count": 1, "partitions": 2}}, "NotSupported", "must be 1, got 2"),
+        ({"transport": "sharedMemory"}, "NotSupported", "pods share no memory"),
         (
             replicas(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
             "InvalidTemplate",
@@ -52,7 +52,7 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
         (replicas(nodeSelector={"disk": "fast"}), "CannotStart", "Unschedulable"),
     ],
     ids=[
-        *("unknown field", "host network", "two roles", "invalid", "partitions"),
+        *("unknown field", "host network", "two roles", "invalid", "shared memory"),
         *("pod security", "no image", "no node"),
     ],
 )

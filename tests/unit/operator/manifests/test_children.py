@@ -109,19 +109,19 @@ def test_a_single_shard_has_no_budget() -> None:
 
 
 @pytest.mark.parametrize("transport", ["tcp", {"encryption": "none"}])
-def test_pods_ask_for_certificates_where_they_encrypt_and_nowhere_else(transport: object) -> None:
+def test_pods_look_for_credentials_where_they_encrypt_and_nowhere_else(transport: object) -> None:
     found = context(transport=transport)
     launch = launch_secret.launch_file(found)
     encrypts = transport == "tcp"
-    assert launch_secret.are_needed_by(launch) is encrypts
+    assert launch_secret.needs_certificates_by(launch) is encrypts
     for role in Role:
         assert ("DISTTRAIN_KEYS_FILE" in variables(main(found, role))) is encrypts
         volumes = pod_template(found, role)["spec"]["volumes"]
-        assert any("projected" in each for each in volumes) is encrypts
         (secret,) = [each["secret"] for each in volumes if "secret" in each]
         assert len(secret["items"]) == 1 + encrypts
-    trust = operator_jobs.trust(UID) if encrypts else None
-    files = launch_secret.secret(found, trust, launch)["stringData"]
+    files = launch_secret.secret(found, operator_jobs.trust(UID) if encrypts else None, launch)[
+        "stringData"
+    ]
     assert set(files) == {"job.json", *(["trust.json"] if encrypts else [])}
 
 
@@ -129,8 +129,8 @@ def test_pods_ask_for_certificates_where_they_encrypt_and_nowhere_else(transport
     "launch",
     ["", "{}", '{"spec": {}}', '{"spec": {"transport": "auto"}}', '{"spec": {"transport": {}}}'],
 )
-def test_processes_that_say_nothing_else_get_certificates(launch: str) -> None:
-    assert launch_secret.are_needed_by(launch)
+def test_processes_that_say_nothing_else_get_credentials(launch: str) -> None:
+    assert launch_secret.needs_certificates_by(launch)
 
 
 @pytest.mark.parametrize("role", list(Role))
