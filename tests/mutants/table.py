@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a folder of all runs that others may write into",
-        file=f"{_R}/cli/live.py",
+        file=f"{_R}/cli/run.py",
         old="require_own(folder.parent)",
         new="pass",
         tests=(f"{_UNIT}/cli/test_output_folder.py",),
@@ -1054,6 +1054,34 @@ MUTANTS: tuple[Mutant, ...] = (
         old="found is not None and found.incarnation == member.incarnation else",
         new="found is not None else",
         tests=(f"{_UNIT}/coordinator/journal/test_member_entries.py",),
+    ),
+    Mutant(
+        name="a group of which two processes have the same place",
+        file=f"{_R}/coordinator/journal/group.py",
+        old="return self.live and free",
+        new="return self.live",
+        tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
+        name="a group that works before all its processes are there",
+        file=f"{_R}/coordinator/journal/group.py",
+        old="return bool(self.instance) and len(self.followers) == self.partitions - 1",
+        new="return bool(self.instance)",
+        tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
+        name="a group that forms across two lives of the coordinator",
+        file=f"{_R}/groups/meeting.py",
+        old="if reply.coordinator != self._coordinator:",
+        new="if False:",
+        tests=(f"{_UNIT}/groups/test_meeting.py",),
+    ),
+    Mutant(
+        name="a process that outlives the one it was started with",
+        file=f"{_R}/launcher/supervision.py",
+        old="                other.state = State.STOPPING\n",
+        new="                pass\n",
+        tests=(f"{_UNIT}/launcher/test_groups.py",),
     ),
     Mutant(
         name="a shard whose answer to a fence counts twice",
