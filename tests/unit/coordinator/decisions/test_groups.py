@@ -164,6 +164,17 @@ def test_work_of_a_group_whose_follower_is_silent_goes_to_others() -> None:
     assert all(held.lost for held in machine.state.data.held(first))
 
 
+def test_the_more_processes_the_groups_have_the_less_often_each_is_heard() -> None:
+    machine = Machine(partitions=500, replicas=1)
+    machine.member(Role.SHARD, 0, "s0")
+    for partition in range(499):
+        member = joined(machine, partition, f"instance-{partition}", partitions=500)
+    reply = machine.heartbeat(member)
+    assert isinstance(reply, messages.HeartbeatReply)
+    assert reply.intervals is not None
+    assert reply.intervals.heartbeat_seconds == 5.01
+
+
 def test_a_group_that_is_not_whole_gets_no_work_and_no_commands() -> None:
     machine = Machine(partitions=2)
     machine.member(Role.SHARD, 0, "s0")
