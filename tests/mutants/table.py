@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a folder of all runs that others may write into",
-        file=f"{_R}/cli/live.py",
+        file=f"{_R}/cli/run.py",
         old="require_own(folder.parent)",
         new="pass",
         tests=(f"{_UNIT}/cli/test_output_folder.py",),
@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that does without encryption for want of credentials",
         file=f"{_R}/launch/config.py",
-        old="        if self.is_encrypted and self.credentials is None:",
+        old="        if self.is_encrypted and (self.renewed or self.credentials) is None:",
         new="        if False:",
         tests=(f"{_UNIT}/launcher/test_plan.py",),
     ),

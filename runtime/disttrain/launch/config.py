@@ -141,7 +141,7 @@ class LaunchConfig:
     @property
     def transport_config(self) -> TransportConfig:
         """Raises InvalidLaunchConfig where credentials are missing."""
-        if self.is_encrypted and self.credentials is None:
+        if self.is_encrypted and (self.renewed or self.credentials) is None:
             message = (
                 f"{self.process} was given no credentials, and its job's spec.transport.encryption "
                 "is tls: start jobs with `disttrain run`"

@@ -101,7 +101,7 @@ def _credentials(file: Path | None) -> Credentials | Trust:
     if file is None:
         message = (
             f"{Variable.CREDENTIALS_FILE} is missing: with spec.transport.encryption tls it names "
-            "the file with the role's certificate and key"
+            "the file that says of whom the process gets its certificate"
         )
         raise InvalidLaunchConfig(message)
     try:
