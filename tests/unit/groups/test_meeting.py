@@ -57,7 +57,11 @@ def test_who_is_told_to_end_waits_no_longer() -> None:
 def test_a_coordinator_that_was_started_again_has_lost_what_it_was_given() -> None:
     machine = Machine(partitions=2)
     first, second = a_pair(machine)
-    early, late = meeting(machine, first), meeting(machine, second)
+
+    def waits(_: float) -> None:
+        pytest.fail("what an earlier incarnation of the coordinator was given never comes")
+
+    early, late = meeting(machine, first, waits), meeting(machine, second)
     early.put("0", b"here")
     again = Machine(machine.state, partitions=2)
     again.coordinator.restarted(again.now, committed=None)
