@@ -105,6 +105,35 @@ def test_who_waits_for_a_group_to_form_ends_when_it_is_told_to() -> None:
         waiting.result(PATIENCE_SECONDS)
 
 
+class Elsewhere(Meeting):
+    """A meeting with one member, at whose address there is somebody else."""
+
+    def __init__(self) -> None:
+        self._own = b""
+
+    def put(self, key: str, value: bytes) -> None:
+        del key
+        self._own = value
+
+    def get(self, key: str) -> bytes:
+        if key.endswith("0"):
+            return self._own
+        highest = b"\xff\xff"
+        return self._own[: _PORT.start] + highest + self._own[_PORT.stop :]
+
+
+_PORT = slice(20, 22)
+"""Where a member's own is in what gloo tells of it. Who has the lower one waits to be called."""
+
+
+def test_members_that_are_kept_from_each_other_do_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gloo, "_CONNECT_SECONDS", 0.3)
+    with pytest.raises(GroupLost, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
+        gloo.form(Elsewhere(), 0, 2, "127.0.0.1", lambda: None)
+
+
 def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
     pair = Pair()
     pair.machine.request(a_member(1, "b2"))
