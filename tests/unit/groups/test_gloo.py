@@ -72,6 +72,21 @@ def test_the_first_one_announces_steps_and_the_end() -> None:
     assert seen == [1, 2, 3]
 
 
+def test_the_first_one_hears_that_another_one_leaves() -> None:
+    pair = Pair()
+    first, second = pair.both()
+    seen: list[int] = []
+    followed = pair.beside(lambda: steps.follow(second, seen.append, lambda: len(seen) >= 1))
+    leader = steps.Leader(first)
+    heard = []
+    for _ in range(2):
+        leader.before_step()
+        heard.append(leader.others_leave)
+    leader.end(ExitCode.INTERRUPTED)
+    assert heard == [False, True]
+    assert followed.result(PATIENCE_SECONDS) == ExitCode.INTERRUPTED
+
+
 def test_who_waits_for_a_member_ends_when_it_is_told_to() -> None:
     pair = Pair()
     first, _ = pair.both()
