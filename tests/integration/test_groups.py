@@ -115,6 +115,21 @@ def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path:
         job.assert_promises_held()
 
 
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
+    tmp_path: Path, name: str
+) -> None:
+    with RunningJob(tmp_path, [OF_TWO, SLOW, "spec.stop={epochs: 6}"]) as job:
+        job.wait_until(has_begun)
+        strike(job, name, signal.SIGTERM)
+        assert " left " in job.log("replica-0-0")
+        assert job.wait() == 0
+
+        assert job.summary()["samplesRepeated"] == 0
+        assert job.summary()["restarts"]["replica"] == 1
+        job.assert_promises_held()
+
+
 def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [OF_TWO, gated(tmp_path)]) as job:
         job.wait_until(has_begun)

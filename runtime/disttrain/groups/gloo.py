@@ -3,6 +3,7 @@
 Its messages are neither encrypted nor authenticated; see docs/security.md.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ from disttrain.groups.steps import Collective
 _Gloo: Any = distributed.ProcessGroupGloo
 """Torch's type information lacks what is used of it."""
 _LOOK_AGAIN_SECONDS = 0.05
+_CONNECT_SECONDS = 120.0
+"""For the members to connect, from when each knows where the others are. It takes a moment, and who
+is kept from it waits for ever, while it seems to live."""
 _LONGEST = timedelta(days=20)
 """Of one operation, for gloo, which counts milliseconds in 32 bits. Others end here what takes too
 long: a process waits for its group as long as there is no work."""
@@ -35,17 +39,21 @@ class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above
     def __init__(self, meeting: Meeting) -> None:
         super().__init__()
         self._meeting = meeting
+        self.found: set[str] = set()
+        """Keys: one of each member once all are there."""
 
     def set(self, key: str, value: bytes | str) -> None:
         self._meeting.put(key, value if isinstance(value, bytes) else value.encode())
 
     def get(self, key: str) -> bytes:
-        return self._meeting.get(key)
+        value = self._meeting.get(key)
+        self.found.add(key)
+        return value
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         del timeout  # As long as this incarnation lives.
         for key in keys:
-            self._meeting.get(key)
+            self.get(key)
 
 
 class GlooGroup(Collective):
@@ -93,10 +101,11 @@ def form(
     end, also later. Raises GroupLost.
     """
     formed: Future[Any] = Future()
+    store = _Store(meeting)
 
     def connect() -> None:
         try:
-            group = _connected(meeting, partition, partitions, address)
+            group = _connected(store, partition, partitions, address)
         except BaseException as error:
             formed.set_exception(error)
             return
@@ -107,8 +116,18 @@ def form(
 
     # In a thread of its own, since nothing ends gloo's waiting for a peer.
     threading.Thread(target=connect, name="group-forms", daemon=True).start()
+    end = math.inf
     while not wait([formed], _LOOK_AGAIN_SECONDS).done:
         check()
+        if len(store.found) < partitions:
+            continue
+        end = min(end, time.monotonic() + _CONNECT_SECONDS)
+        if time.monotonic() >= end:
+            message = (
+                f"the group did not form: its members did not connect within {_CONNECT_SECONDS:g} "
+                f"s; let nothing, such as a NetworkPolicy, keep them from each other at {address}"
+            )
+            raise GroupLost(message)
     try:
         return GlooGroup(formed.result(), check)
     except RuntimeError as error:
@@ -117,12 +136,12 @@ def form(
         raise GroupLost(message) from error
 
 
-def _connected(meeting: Meeting, partition: int, partitions: int, address: str) -> Any:
+def _connected(store: _Store, partition: int, partitions: int, address: str) -> Any:
     # The only way to choose an address.
     options = _Gloo._Options()  # noqa: SLF001
     options._devices = [_Gloo.create_device(hostname=address)]  # noqa: SLF001
     options._timeout = _LONGEST  # noqa: SLF001
     options._threads = 1  # noqa: SLF001
-    made = _Gloo(_Store(meeting), partition, partitions, options)
+    made = _Gloo(store, partition, partitions, options)
     _FORMED.append(made)
     return made

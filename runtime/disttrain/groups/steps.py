@@ -1,7 +1,7 @@
 """A group in step: the first process says what comes, and nobody begins before all are there.
 
-Both are one sum over the members, to which only the first process adds anything: whoever has the
-result knows its word, and that everybody has come.
+Both are one sum over the members: whoever has the result knows what the first process says, that
+everybody has come, and whether somebody wants to leave.
 """
 
 from abc import ABC, abstractmethod
@@ -31,11 +31,14 @@ class Leader:
     def __init__(self, group: Collective) -> None:
         self._group = group
         self._step = 0
+        self.others_leave = False
+        """Whether another process was told to leave: the whole group is to do so."""
 
     def before_step(self) -> None:
         """Announce a step, and wait until all are there. Raises as `Collective.sum`."""
         self._step += 1
-        self._group.sum((self._step, _GOES_ON))
+        *_, leaving = self._group.sum((self._step, _GOES_ON, 0))
+        self.others_leave = leaving > 0
 
     def end(self, exit_code: int) -> None:
         """Tell the others with which exit code this incarnation ends, as far as they hear it.
@@ -43,16 +46,19 @@ class Leader:
         Nothing keeps this process from ending so itself, such as that it was told to end at once.
         """
         with suppress(Exception):
-            self._group.sum((self._step, 1 + exit_code), _END_SECONDS)
+            self._group.sum((self._step, 1 + exit_code, 0), _END_SECONDS)
 
 
-def follow(group: Collective, step: Callable[[int], None]) -> int:
+def follow(
+    group: Collective, step: Callable[[int], None], leaves: Callable[[], bool] = lambda: False
+) -> int:
     """Take part in what the first process announces; the exit code with which it ends.
 
-    `step` is this process's part of a step, by its number. Raises as `Collective.sum`.
+    `step` is this process's part of a step, by its number; `leaves` is whether it was told to
+    leave. Raises as `Collective.sum`.
     """
     while True:
-        number, ending = group.sum((0, _GOES_ON))
+        number, ending, _ = group.sum((0, _GOES_ON, int(leaves())))
         if ending != _GOES_ON:
             return ending - 1
         step(number)

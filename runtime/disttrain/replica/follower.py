@@ -53,6 +53,7 @@ class _Follower:
         self._member = member
         self._served = served
         self._formed = False
+        self._leaving = False
         self._told: ExitCode | None = None
         """How the coordinator has told it to end."""
         self._ends_at = math.inf
@@ -60,7 +61,8 @@ class _Follower:
         signal.signal(signal.SIGTERM, lambda *_: self.leave(patience))
 
     def leave(self, patience_seconds: float) -> None:
-        """End with the first process, which drains meanwhile, or after so long without it."""
+        """End with the first process, which hears of it and drains, or after so long without it."""
+        self._leaving = True
         cancellation = self._membership.cancellation
         if not self._formed:
             cancellation.cancel()
@@ -85,7 +87,7 @@ class _Follower:
         self._formed = True
         self._served.health.is_ready = True
         LOG.info("takes part", incarnation=self._member.incarnation)
-        code = ExitCode(steps.follow(group, _nothing))
+        code = ExitCode(steps.follow(group, _nothing, lambda: self._leaving))
         LOG.info("ends with its group", code=code.name)
         self._membership.told_to_end()
         return code

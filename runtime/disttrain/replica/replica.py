@@ -209,7 +209,8 @@ class Replica:
 
     def _ends(self) -> bool:
         self._carry_out_commands()
-        return self._leaving or self._exit_code is not None
+        others_leave = self._leader is not None and self._leader.others_leave
+        return self._leaving or others_leave or self._exit_code is not None
 
     def _wait_for_command(self) -> None:
         if self._ends():

@@ -72,6 +72,21 @@ def test_the_first_one_announces_steps_and_the_end() -> None:
     assert seen == [1, 2, 3]
 
 
+def test_the_first_one_hears_that_another_one_leaves() -> None:
+    pair = Pair()
+    first, second = pair.both()
+    seen: list[int] = []
+    followed = pair.beside(lambda: steps.follow(second, seen.append, lambda: len(seen) >= 1))
+    leader = steps.Leader(first)
+    heard = []
+    for _ in range(2):
+        leader.before_step()
+        heard.append(leader.others_leave)
+    leader.end(ExitCode.INTERRUPTED)
+    assert heard == [False, True]
+    assert followed.result(PATIENCE_SECONDS) == ExitCode.INTERRUPTED
+
+
 def test_who_waits_for_a_member_ends_when_it_is_told_to() -> None:
     pair = Pair()
     first, _ = pair.both()
@@ -103,6 +118,35 @@ def test_who_waits_for_a_group_to_form_ends_when_it_is_told_to() -> None:
     pair.cancellations[0].cancel()
     with pytest.raises(Cancelled):
         waiting.result(PATIENCE_SECONDS)
+
+
+class Elsewhere(Meeting):
+    """A meeting with one member, at whose address there is somebody else."""
+
+    def __init__(self) -> None:
+        self._own = b""
+
+    def put(self, key: str, value: bytes) -> None:
+        del key
+        self._own = value
+
+    def get(self, key: str) -> bytes:
+        if key.endswith("0"):
+            return self._own
+        highest = b"\xff\xff"
+        return self._own[: _PORT.start] + highest + self._own[_PORT.stop :]
+
+
+_PORT = slice(20, 22)
+"""Where a member's own is in what gloo tells of it. Who has the lower one waits to be called."""
+
+
+def test_members_that_are_kept_from_each_other_do_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gloo, "_CONNECT_SECONDS", 0.3)
+    with pytest.raises(GroupLost, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
+        gloo.form(Elsewhere(), 0, 2, "127.0.0.1", lambda: None)
 
 
 def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
