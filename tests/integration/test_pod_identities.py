@@ -109,13 +109,13 @@ def test_one_replicas_certificate_is_no_others(tmp_path: Path) -> None:
         first, second = (member_of(job, pod) for pod in ("replica-a", "replica-b"))
         assert first.index != second.index
         shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
-        shard_life = job.member("shard-0")["incarnation"]
+        shard_incarnation = job.member("shard-0")["incarnation"]
         theirs = port.applicant(
             pods(port)["replica-b"],
             tmp_path,
             f"{pods(port)['replica-b']['metadata']['uid']}.attack",
         ).ask()
-        _attack_shard(port.uid, theirs, shard, first, shard_life)
+        _attack_shard(port.uid, theirs, shard, first, shard_incarnation)
         place = pods(port)["replica-a"]["metadata"]["name"]
         for request in requests_as(first, place):
             _attack_coordinator(port.uid, theirs, job.coordinator_address, request)
@@ -132,7 +132,7 @@ def test_one_replicas_certificate_is_no_others(tmp_path: Path) -> None:
 
 
 def _attack_shard(
-    uid: str, shown: Credentials, shard: str, victim: MemberId, shard_life: int
+    uid: str, shown: Credentials, shard: str, victim: MemberId, shard_incarnation: int
 ) -> None:
     payload = os.urandom(64)
     push = a_chunk_header(
@@ -140,7 +140,7 @@ def _attack_shard(
         16,
         sender=victim.index,
         incarnation=victim.incarnation,
-        receiver_incarnation=shard_life,
+        receiver_incarnation=shard_incarnation,
         sequence=10_000,
     )
     hello = push._replace(verb=Verb.HELLO, count=Side.PUSH, first=10_000)

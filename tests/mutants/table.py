@@ -603,7 +603,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a checkpoint that every replica writes",
         file=f"{_R}/coordinator/decisions/transaction.py",
         old="for index in range(self.settings.holders))",
-        new="for index in lives)",
+        new="for index in groups)",
         tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
     ),
     Mutant(
@@ -1070,7 +1070,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
     ),
     Mutant(
-        name="a group that forms across two lives of the coordinator",
+        name="a group that forms across two incarnations of the coordinator",
         file=f"{_R}/groups/meeting.py",
         old="if reply.coordinator != self._coordinator:",
         new="if False:",

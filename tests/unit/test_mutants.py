@@ -1,5 +1,7 @@
 """Every mutant of the table removes a guard that is there; and what counts as caught."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,15 @@ def test_a_mutant_finds_its_guard_once_and_its_tests(mutant: Mutant) -> None:
 
 def test_no_two_mutants_have_one_name() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_no_mutant_is_caught_by_a_name_that_nobody_knows(tmp_path: Path) -> None:
+    for number, mutant in enumerate(MUTANTS):
+        text = (ROOT / mutant.file).read_text().replace(mutant.old, mutant.new)
+        (tmp_path / f"m{number}.py").write_text(f"# {mutant.name}\n{text}")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "--no-cache"]
+    done = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture

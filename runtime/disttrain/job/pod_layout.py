@@ -50,7 +50,7 @@ TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
 
 
 RESTART_CODE: Final = 75
-"""Exit code of a process that ends so that a new life of it begins. Of several processes of a
+"""Exit code of a process that ends so that its next incarnation begins. Of several processes of a
 replica all but the one that failed end with it."""
 
 

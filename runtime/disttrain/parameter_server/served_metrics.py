@@ -40,7 +40,7 @@ def of(served: ServedMetrics) -> Metrics:
     refused = report.refused or {}
     return (
         gauge("shard_version", "Updates that this shard has applied.", report.version),
-        gauge("shard_incarnation", "Life number of this shard.", served.incarnation),
+        gauge("shard_incarnation", "Incarnation of this shard.", served.incarnation),
         counter("updates_applied", "Updates applied completely.", report.applied),
         counters("updates_refused", "Updates refused.", "reason", refused),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),

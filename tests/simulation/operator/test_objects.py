@@ -62,7 +62,7 @@ class Counting(FakeClient):
 
 
 class Operator(OperatorInMemory):
-    """One life of an operator."""
+    """One incarnation of an operator."""
 
     def __init__(self, world: World, config: ManifestConfig | None = None) -> None:
         self.counting = Counting(world)
@@ -151,7 +151,7 @@ def test_an_own_object_of_the_namespace_is_shared() -> None:
     other = JobKey(KEY.namespace, "other")
     submit(world, other)
 
-    # Another life of the operator, which has not been told of what is shared.
+    # Another incarnation of the operator, which has not been told of what is shared.
     operator = Operator(world)
     for kind in SHARED:
         shared = operator.inventory.at(KEY.common).children
@@ -343,7 +343,7 @@ def test_a_queue_sends_a_job_to_other_nodes_while_it_is_suspended() -> None:
 
 
 def sign_all(world: World, operator: Operator, key: JobKey) -> None:
-    """Let every pod of a job ask for its certificate, as each life of its process does once."""
+    """Let every pod of a job ask for its certificate, as its process does once at each start."""
     asked = Endpoint(operator.client, operator.inventory, operator_jobs.AUTHORITIES)
     operator.hear()
     for seen in operator.inventory.at(key).pods.values():

@@ -28,11 +28,12 @@ def epoch_for(state: State, role: Role) -> int:
 def of_members(transaction: Transaction, role: Role) -> HeartbeatReply:
     found = _always(transaction, role)
     if role is Role.SHARD:
-        lives = {replica.index: replica.incarnation for replica in transaction.live.replicas()}
+        live = transaction.live.replicas()
+        incarnations = {replica.index: replica.incarnation for replica in live}
         instances: dict[int, tuple[str, ...]] = {
             replica.index: (replica.instance,) for replica in transaction.live.replicas()
         }
-        return replace(found, replicas=lives, instances=instances)
+        return replace(found, replicas=incarnations, instances=instances)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
         for shard in transaction.live.shards()

@@ -148,8 +148,8 @@ def _upload(transaction: Transaction, empty: list[Group]) -> None:
     ]
     if free:
         command = commands.Upload(shards=tuple(shard.index for shard in empty))
-        lives = {shard.index: shard.incarnation for shard in empty}
-        transaction.issue(free[0].member, command, lives)
+        incarnations = {shard.index: shard.incarnation for shard in empty}
+        transaction.issue(free[0].member, command, incarnations)
     elif len(replicas) >= transaction.settings.replicas:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
         reason = f"{empty[0].member.name} needs initial values, which a new incarnation can send"

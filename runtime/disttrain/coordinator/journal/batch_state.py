@@ -115,7 +115,7 @@ class Batch(Strict):
         return batch_rules.driver(self.rules, self.groups, self.seed)
 
     @property
-    def lives(self) -> tuple[int, ...]:
+    def incarnations(self) -> tuple[int, ...]:
         """Incarnations of the shards that the run counts on."""
         return self.course.evaluation.shards
 

@@ -25,10 +25,10 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     their parts; what they hold beyond it is repeated, and counted when they join
     (`State.resumed_samples`). `state` itself is changed.
     """
-    for life in state.replicas.values():
-        if life.live:
-            state.data.reconcile(life.member, Position(), Position())
-            state.count_resumed(life.index, life.incarnation, life.progress.samples)
+    for group in state.replicas.values():
+        if group.live:
+            state.data.reconcile(group.member, Position(), Position())
+            state.count_resumed(group.index, group.incarnation, group.progress.samples)
     for fencing in state.fencings:
         state.data.reconcile(fencing.member, Position(), Position())
         state.count_resumed(fencing.index, fencing.incarnation, fencing.samples)

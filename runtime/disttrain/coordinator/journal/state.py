@@ -259,7 +259,7 @@ class State(Strict):
         """The latest moment that is in it, by the clocks of all incarnations until now."""
         moments = (
             self.began, self.ended, self.ledger_time, self.checkpoint_tried, self.evaluation_tried,
-            *(life.joined for life in (*self.replicas.values(), *self.shards.values())),
+            *(group.joined for group in (*self.replicas.values(), *self.shards.values())),
         )  # fmt: skip
         return max((moment for moment in moments if moment is not None), default=0.0)
 
@@ -269,10 +269,10 @@ class State(Strict):
     def non_finite_by_name(self) -> dict[str, int]:
         """The same by replica, those without any left out."""
         found = dict(self.totals.non_finite)
-        for life in self.replicas.values():
-            if life.non_finite:
-                key = life.name
-                found[key] = found.get(key, 0) + life.non_finite
+        for group in self.replicas.values():
+            if group.non_finite:
+                key = group.name
+                found[key] = found.get(key, 0) + group.non_finite
         return found
 
 

@@ -94,8 +94,8 @@ def checkpoint_warning(state: State) -> str | None:
 
 
 def all_shards(state: State, watch: Watch) -> ShardReport:
-    lives = (*watch.shards.values(), *state.totals.shard_reports.values())
-    return reduce(reports.added, lives, ShardReport())
+    reports_of_shards = (*watch.shards.values(), *state.totals.shard_reports.values())
+    return reduce(reports.added, reports_of_shards, ShardReport())
 
 
 def _readable(number: float) -> str:

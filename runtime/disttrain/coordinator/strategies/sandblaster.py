@@ -103,7 +103,7 @@ class BatchMethod(CoordinatorSide):
             rules=self.rules,
             groups=groups,
             seed=transaction.settings.seed,
-            shards=rollback.lives(transaction),
+            shards=rollback.incarnations(transaction),
             cut=checkpoint,
         )
         transaction.record(begun)

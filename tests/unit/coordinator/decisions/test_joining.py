@@ -32,13 +32,13 @@ def test_nobody_joins_a_job_that_is_over() -> None:
     machine.process_everything(one)
     machine.obey()
     assert machine.phase() is Phase.COMPLETE
-    lives = dict(machine.state.replicas)
+    groups = dict(machine.state.replicas)
 
     for role in (Role.REPLICA, Role.SHARD):
         refused = machine.join(role, 0, "late")
         assert isinstance(refused, messages.Refused)
         assert refused.reason is RefusalReason.ENDED
-    assert machine.state.replicas == lives
+    assert machine.state.replicas == groups
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_a_pause_of_the_coordinator_itself_kills_nobody() -> None:
     machine.now += 60.0
     machine.coordinator.watch.forgive(60.0, machine.now)
     machine.tick()
-    assert [life.member for life in machine.state.replicas.values() if life.live] == [one, two]
+    assert [group.member for group in machine.state.replicas.values() if group.live] == [one, two]
 
 
 def test_who_falls_silent_after_a_pause_is_noticed_as_soon_as_ever() -> None:
@@ -253,8 +253,8 @@ def _restored(lost: int, acknowledged: int = 9) -> messages.Restored:
 def test_a_shard_that_is_killed_again_as_it_comes_back_reports_its_losses_once() -> None:
     machine = Machine()
     machine.running()
-    for life in range(3):
-        machine.member(Role.SHARD, 0, f"s0-{life}", restored=_restored(lost=3))
+    for restart in range(3):
+        machine.member(Role.SHARD, 0, f"s0-{restart}", restored=_restored(lost=3))
         assert _summary(machine)["updatesLost"] == 3
     machine.member(Role.SHARD, 0, "s0-later", restored=_restored(lost=5))
     assert _summary(machine)["updatesLostBySender"] == {"replica-0": 5}

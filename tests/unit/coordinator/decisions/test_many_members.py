@@ -23,12 +23,12 @@ def test_who_may_push_is_one_list_and_no_command_to_each_shard() -> None:
     machine = Machine(shards=3, replicas=4)
     shards = [machine.member(Role.SHARD, index, f"s{index}") for index in range(3)]
     before = len(machine.state.orders)
-    lives = [machine.member(Role.REPLICA, index, f"r{index}") for index in range(4)]
+    members = [machine.member(Role.REPLICA, index, f"r{index}") for index in range(4)]
     given = list(machine.state.orders.values())[before:]
     assert {type(issued.order) for issued in given} == {commands.Configure}
     for shard in shards:
         heard = _beat(machine, shard, 0)
-        assert heard.replicas == {life.index: life.incarnation for life in lives}
+        assert heard.replicas == {member.index: member.incarnation for member in members}
         assert heard.shards is None
         assert _beat(machine, shard, heard.epoch).replicas is None, "it knows them"
 

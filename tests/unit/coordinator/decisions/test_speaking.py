@@ -22,8 +22,8 @@ def asks(member: MemberId) -> messages.RequestWork:
     return messages.RequestWork(member=member, held=0, last_lease=0, progress=NO_PROGRESS)
 
 
-def a_place(name: str, life: int = 1, **more: Any) -> messages.Join:
-    return a_join(Role.REPLICA, None, f"pod-{name}.{life}.0", place=name, **more)
+def a_place(name: str, process: int = 1, **more: Any) -> messages.Join:
+    return a_join(Role.REPLICA, None, f"pod-{name}.{process}.0", place=name, **more)
 
 
 def joined(machine: Machine, join: messages.Join) -> MemberId:
@@ -75,8 +75,8 @@ def test_the_next_incarnation_in_a_pod_speaks_for_the_member_and_the_one_before_
     machine.member(Role.SHARD, 0, "shard")
     before = joined(machine, a_place("a"))
     again = Identity("uid", "replica", instance="pod-a.2")
-    assert impostor(machine.state, again, a_place("a", life=2)) == ""
-    after = joined(machine, a_place("a", life=2))
+    assert impostor(machine.state, again, a_place("a", process=2)) == ""
+    after = joined(machine, a_place("a", process=2))
     assert (after.index, after.incarnation) == (before.index, before.incarnation + 1)
     assert impostor(machine.state, again, asks(after)) == ""
     assert impostor(machine.state, POD_A, asks(after))

@@ -69,7 +69,7 @@ def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint
     assert machine.batch.course.stage is Stage.COMPUTING
     assert machine.batch.cut_number == machine.state.last_checkpoint
     assert machine.batch.returns == 0
-    assert all(life.left_warm_start for life in machine.state.replicas.values())
+    assert all(group.left_warm_start for group in machine.state.replicas.values())
 
     machine.evaluate(*replicas)
     assert machine.state.samples == SAMPLES + 32
@@ -108,7 +108,7 @@ def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> 
         machine.obey()
 
     assert machine.batch.course.stage is Stage.COMPUTING
-    assert machine.batch.lives == (2,)
+    assert machine.batch.incarnations == (2,)
     assert machine.state.samples == SAMPLES
 
 

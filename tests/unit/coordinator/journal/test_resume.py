@@ -81,9 +81,9 @@ def _with_a_dead_replica() -> tuple[Machine, MemberId]:
     _, dead, _ = machine.running()
     lease, *_ = machine.work(dead).leases
     machine.reach(dead, lease.id, TOLD)
-    life = machine.state.replicas[dead.index]
+    group = machine.state.replicas[dead.index]
     machine.request(
-        messages.MemberDied(role=Role.REPLICA, index=dead.index, pid=life.pid, exit_code=-9)
+        messages.MemberDied(role=Role.REPLICA, index=dead.index, pid=group.pid, exit_code=-9)
     )
     return machine, dead
 

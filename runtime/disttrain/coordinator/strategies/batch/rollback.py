@@ -12,14 +12,14 @@ from disttrain.coordinator.protocol import commands, messages
 from disttrain.job.roles import Durability
 
 
-def lives(transaction: Transaction) -> tuple[int, ...]:
+def incarnations(transaction: Transaction) -> tuple[int, ...]:
     """Incarnations of the living shards, by index."""
     return tuple(shard.incarnation for shard in transaction.live.shards())
 
 
 def are_together(transaction: Transaction, batch: Batch) -> bool:
     """Whether the shards, which are all ready, are where the run is; if not, they will be."""
-    if not batch.returning and lives(transaction) == batch.lives:
+    if not batch.returning and incarnations(transaction) == batch.incarnations:
         return True
     if batch.cut_number is None:
         return _are_at_the_beginning(transaction)
@@ -33,7 +33,7 @@ def are_together(transaction: Transaction, batch: Batch) -> bool:
     transaction.tell(away, commands.RollBack(checkpoint=batch.cut_number))
     if away:
         return False
-    transaction.record(batch_entries.RunRolledBack(shards=lives(transaction)))
+    transaction.record(batch_entries.RunRolledBack(shards=incarnations(transaction)))
     return True
 
 
@@ -104,7 +104,7 @@ def watch_the_end(transaction: Transaction) -> None:
     closing = transaction.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
     if batch is None or not closing or not transaction.holders_ready():
         return
-    if batch.returning or lives(transaction) != batch.lives:
+    if batch.returning or incarnations(transaction) != batch.incarnations:
         transaction.go_to(Phase.RUNNING)
 
 
@@ -114,5 +114,5 @@ def _are_at_the_beginning(transaction: Transaction) -> bool:
         message = "a shard was lost and durability is none: nobody else has its vectors"
         transaction.fail(messages.FailureReason.SHARD_LOST, message)
         return False
-    transaction.record(batch_entries.RunRolledBack(shards=lives(transaction)))
+    transaction.record(batch_entries.RunRolledBack(shards=incarnations(transaction)))
     return True

@@ -59,9 +59,9 @@ def group_done(
 def performed(transaction: Transaction, issued: IssuedCommand, result: commands.Performed) -> None:
     """A shard has carried out the command of the run, if this is the incarnation that it knows."""
     batch, shard = transaction.state.batch, issued.member
-    if batch is None or batch.returning or shard.index >= len(batch.lives):
+    if batch is None or batch.returning or shard.index >= len(batch.incarnations):
         return
-    if batch.lives[shard.index] == shard.incarnation:
+    if batch.incarnations[shard.index] == shard.incarnation:
         transaction.record(
             batch_entries.ShardPerformed(shard=shard.index, performed=result.performed)
         )
@@ -78,7 +78,7 @@ def _is_wanted(batch: Batch, request: messages.GroupDone) -> bool:
 def _may_work(transaction: Transaction, batch: Batch) -> bool:
     is_computing = batch.course.stage is Stage.COMPUTING and not batch.returning
     is_running = transaction.state.phase is Phase.RUNNING and not transaction.state.stopping
-    return is_computing and is_running and rollback.lives(transaction) == batch.lives
+    return is_computing and is_running and rollback.incarnations(transaction) == batch.incarnations
 
 
 def _attempt(
@@ -105,5 +105,5 @@ def _lease(transaction: Transaction, batch: Batch, attempt: Attempt) -> messages
         group=attempt.group,
         evaluation=batch.course.evaluation.number,
         portions=(first, min(first + size, portions)),
-        shards=batch.lives,
+        shards=batch.incarnations,
     )
