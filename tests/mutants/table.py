@@ -901,6 +901,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_replica.py",),
     ),
     Mutant(
+        name="an end of the job that a replica forgets as its group ends",
+        file=f"{_R}/replica/replica.py",
+        old="        except GroupLost as error:\n            self._look_for_end()\n",
+        new="        except GroupLost as error:\n",
+        tests=(f"{_UNIT}/replica/test_replica.py",),
+    ),
+    Mutant(
         name="a disk that has room since it looks so",
         file=f"{_R}/launcher/room.py",
         old="elif self.is_lacking and told > self._known + 1:",

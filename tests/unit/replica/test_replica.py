@@ -2,6 +2,8 @@
 
 import queue
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -19,9 +21,12 @@ from disttrain.coordinator.protocol.commands import (
     ShardWritten,
 )
 from disttrain.coordinator.protocol.fields import MemberId, Progress
-from disttrain.coordinator.protocol.messages import Joined
+from disttrain.coordinator.protocol.messages import Acknowledged, Joined, Leave
+from disttrain.groups.errors import GroupLost
 from disttrain.launch.exit_code import ExitCode
+from disttrain.replica import membership as memberships
 from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.membership import Membership
 from disttrain.replica.replica import Replica
 from disttrain.transport.header import Role
 
@@ -37,6 +42,8 @@ class Coordinator:
         self.coming = commands
         self.told: list[object] = []
         self.answers: list[object] = []
+        self.hears = True
+        self.notices: list[object] = []
 
     def arrive(self) -> None:
         for command in self.coming:
@@ -45,6 +52,13 @@ class Coordinator:
     def answer(self, command: NumberedCommand, result: object) -> None:
         self.told.append(command.order)
         self.answers.append(result)
+
+    def request(self, request: Leave) -> Any:
+        self.told.append(request)
+        answered: Future[Acknowledged] = Future()
+        if self.hears:
+            answered.set_result(Acknowledged())
+        return answered
 
 
 class WaitsForShards:
@@ -73,7 +87,8 @@ class WaitsForShards:
 def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
     cancellation = Cancellation()
     membership = MagicMock(coordinator=coordinator, cancellation=cancellation)
-    membership.leave.side_effect = lambda _, progress: coordinator.told.append(progress)
+    membership.leave = partial(Membership.leave, membership)
+    membership.leave_notices.write = coordinator.notices.append
     prepared = SimpleNamespace(task=None, model=None, device=None)
     training = training or WaitsForShards(cancellation, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))
@@ -97,7 +112,39 @@ def test_the_end_of_the_job_is_heard_in_the_midst_of_a_step(number: int, code: E
 def test_who_is_halted_otherwise_says_so() -> None:
     coordinator = Coordinator()
     assert ended_with(coordinator) is ExitCode.INTERRUPTED
-    assert coordinator.told == [None], "how far it came, the shards tell"
+    # How far it came, the shards tell.
+    assert coordinator.told == [Leave(member=JOINED.member, reason="SIGTERM", progress=None)]
+    assert coordinator.notices == []
+
+
+def test_what_no_coordinator_hears_is_left_as_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memberships, "_HEARD_SECONDS", 0.0)
+    coordinator = Coordinator()
+    coordinator.hears = False
+    assert ended_with(coordinator) is ExitCode.INTERRUPTED
+    assert coordinator.notices == coordinator.told != []
+
+
+class LosesItsGroup(WaitsForShards):
+    """A training in a step of which another process of the replica ends."""
+
+    def train_until(self, ends: object) -> None:
+        del ends
+        self._coordinator.arrive()
+        raise GroupLost("the other one is gone")
+
+
+def loses_its_group(coordinator: Coordinator) -> ExitCode:
+    return ended_with(coordinator, LosesItsGroup(Cancellation(), coordinator))
+
+
+def test_whose_group_is_over_ends_as_it_was_told_or_to_be_started_again() -> None:
+    end = End(reason="Epochs")
+    told, untold = Coordinator(command(3, Drain()), command(7, end)), Coordinator()
+    assert loses_its_group(told) is ExitCode.COMPLETE
+    assert told.told == [end]
+    assert loses_its_group(untold) is ExitCode.RESTART
+    assert untold.told == [], "its incarnation is over: it has no word in it any more"
 
 
 WRITTEN = ShardWritten(file="f", bytes=1, hash="h", version=1)
