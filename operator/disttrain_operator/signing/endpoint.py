@@ -41,6 +41,8 @@ HANDSHAKE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.2
 _SILENCE_SECONDS = 5.0
 """A connection without a whole request for so long is closed."""
+_FAREWELL_SECONDS = 1.0
+"""What comes after an answer is read for so long, and the end of TLS is waited for."""
 _MOST_BYTES = 16 << 10
 """Of a request's body; its headers are bounded by aiohttp, at 8 KiB each."""
 _MOST_REVIEWS = 16
@@ -128,7 +130,14 @@ async def serving(
     """Answer at a socket that is bound; it is closed at the end."""
     application = web.Application(client_max_size=_MOST_BYTES)
     application.add_routes([web.post(pod_layout.SIGNING_PATH, endpoint.handle)])
-    runner = web.AppRunner(application, access_log=None, keepalive_timeout=_SILENCE_SECONDS)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        keepalive_timeout=_SILENCE_SECONDS,
+        lingering_time=_FAREWELL_SECONDS,
+        # Unpacking what is passed over would take seconds of the thread that looks after all jobs.
+        auto_decompress=False,
+    )
     await runner.setup()
     listener.listen(_BACKLOG)
     accepting = asyncio.create_task(_accept(listener, runner, _context(shown)))
@@ -176,7 +185,11 @@ async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.S
         raise AssertionError(message)
     try:
         await asyncio.get_running_loop().connect_accepted_socket(
-            server, connected, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            server,
+            connected,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=_FAREWELL_SECONDS,
         )
     except (OSError, TimeoutError):
         connected.close()
@@ -184,7 +197,9 @@ async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.S
         connected.close()
         raise
     for oldest in server.connections[:-MOST_CONNECTIONS]:
-        oldest.force_close()
+        # Without a farewell, for which a stranger lets one wait.
+        if oldest.transport is not None:
+            oldest.transport.abort()
 
 
 def _context(shown: Credentials) -> ssl.SSLContext:
@@ -196,7 +211,8 @@ def _context(shown: Credentials) -> ssl.SSLContext:
 
 def _token(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    # What is no ASCII is no token, and could not be asked about.
+    return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 def _application(content: bytes) -> Application | None:

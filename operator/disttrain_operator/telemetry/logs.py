@@ -3,12 +3,16 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMATS: Final = ("text", "json")
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_BY_STRANGERS: Final = "aiohttp.server"
+"""Logs a traceback of each request that is not HTTP, whoever sends it."""
+_SPARING_SECONDS: Final = 10.0
 _ABOUT = ("namespace", "job", "reason")
 """What a line may say of the job that it is about."""
 
@@ -17,6 +21,24 @@ def configure(level: str, form: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger(_BY_STRANGERS).addFilter(Sparing(_SPARING_SECONDS))
+
+
+class Sparing(logging.Filter):
+    """Lets one record through, and the next one only some seconds later."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._clock = clock
+        self._next = clock()
+
+    def filter(self, _record: logging.LogRecord) -> bool:
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
 
 
 class JsonLines(logging.Formatter):

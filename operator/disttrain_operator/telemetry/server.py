@@ -34,7 +34,10 @@ async def serving(
             web.get("/metrics", _metrics(before_metrics)),
         ]
     )
-    runner = web.AppRunner(application, access_log=None, keepalive_timeout=_SILENCE_SECONDS)
+    # Unpacking what a stranger sends along would take seconds of the thread that does all else.
+    runner = web.AppRunner(
+        application, access_log=None, keepalive_timeout=_SILENCE_SECONDS, auto_decompress=False
+    )
     await runner.setup()
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(_bounded(runner.server), port=port, backlog=_BACKLOG)

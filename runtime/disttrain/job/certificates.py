@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -25,6 +25,8 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of the curve: private keys are below it."""
 _DERIVED_BYTES = 48
 """Sixteen more than a key has, so that no key is likelier than another by what is left over."""
+_UNREADABLE = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What cryptography raises of a request that is none, or is of a kind that it does not know."""
 _SKEW = timedelta(days=1)
 """How far behind the clock of a node may be."""
 
@@ -154,7 +156,7 @@ def _key_of(request: str) -> ec.EllipticCurvePublicKey:
         asked = x509.load_pem_x509_csr(request.encode())
         key = asked.public_key()
         is_signed = asked.is_signature_valid
-    except (ValueError, TypeError, InvalidSignature, UnicodeEncodeError) as error:
+    except _UNREADABLE as error:
         message = f"the request cannot be read: {error}"
         raise ValueError(message) from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:

@@ -1,5 +1,6 @@
 """What authorities issue, and the files in which a process finds it."""
 
+import ssl
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -92,6 +93,22 @@ def test_what_a_request_says_beside_its_key_counts_for_nothing() -> None:
     assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
+_REQUEST = "CERTIFICATE REQUEST"
+_OF_A_CURVE = bytes.fromhex("06072a8648ce3d0201")
+"""The kind of key."""
+_P256 = bytes.fromhex("06082a8648ce3d030107")
+_VERSION = bytes.fromhex("020100")
+
+
+def changed(old: bytes, new: bytes) -> str:
+    """A request of which some bytes are others."""
+    der = x509.load_pem_x509_csr(certificates.new_request().text.encode()).public_bytes(
+        Encoding.DER
+    )
+    assert der.count(old) == 1
+    return ssl.DER_cert_to_PEM_cert(der.replace(old, new)).replace("CERTIFICATE", _REQUEST)
+
+
 def forged() -> str:
     """Signed by another key than the one in it."""
     theirs = x509.load_pem_x509_csr(certificates.new_request().text.encode())
@@ -117,9 +134,15 @@ def forged() -> str:
         ISSUED["shard"].key,
         a_request(rsa.generate_private_key(65537, 2048)),
         a_request(ec.generate_private_key(ec.SECP384R1())),
+        changed(_OF_A_CURVE, _OF_A_CURVE[:-1] + b"\x7f"),
+        changed(_P256, _P256[:-1] + b"\x7f"),
+        changed(_VERSION, b"\x02\x01\x05"),
         forged(),
     ],
-    ids=["empty", "no PEM", "no ASCII", "certificate", "key", "RSA", "another curve", "forged"],
+    ids=[
+        *("empty", "no PEM", "no ASCII", "certificate", "key", "RSA", "another curve"),
+        *("unknown key", "unknown curve", "unknown version", "forged"),
+    ],
 )
 def test_what_is_no_good_request_is_not_signed(request_text: str) -> None:
     with pytest.raises(ValueError, match="the request"):

@@ -69,3 +69,24 @@ def test_the_environment_chooses_level_and_format(
     (handler,) = given["handlers"]
     assert type(handler.formatter) is kind
     assert given["level"] == "WARNING"
+
+
+def test_what_strangers_bring_about_is_logged_now_and_then() -> None:
+    now = 100.0
+    sparing = logs.Sparing(10.0, lambda: now)
+    made = record("Error handling request")
+    assert [sparing.filter(made) for _ in range(3)] == [True, False, False]
+    now = 109.0
+    assert not sparing.filter(made)
+    now = 110.0
+    assert [sparing.filter(made) for _ in range(2)] == [True, False]
+
+
+def test_the_server_that_strangers_talk_to_logs_sparingly() -> None:
+    server = logging.getLogger("aiohttp.server")
+    before = list(server.filters)
+    try:
+        logs.configure("INFO", "text")
+        assert any(isinstance(each, logs.Sparing) for each in server.filters)
+    finally:
+        server.filters[:] = before

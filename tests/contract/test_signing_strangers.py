@@ -1,0 +1,110 @@
+"""What strangers send to the port at which pods ask for certificates: little comes of it."""
+
+import json
+import resource
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from builders.signing_port import HOST, KEY, SigningPort
+from builders.transports import PATIENCE
+from disttrain.job import certificates, pod_layout
+from disttrain_operator.signing import endpoint
+
+_PACKED_MIB = 4000
+
+
+@pytest.fixture
+def port() -> Iterator[SigningPort]:
+    made = SigningPort()
+    with made.serving():
+        yield made
+
+
+def believing(port: SigningPort) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=port.trust.signer_authority)
+
+
+@contextmanager
+def connected(port: SigningPort, context: ssl.SSLContext | None = None) -> Iterator[ssl.SSLSocket]:
+    used = context or believing(port)
+    with (
+        socket.create_connection((HOST, port.port), timeout=PATIENCE) as plain,
+        used.wrap_socket(plain, server_hostname=HOST) as made,
+    ):
+        yield made
+
+
+def asked(body: bytes, *more: bytes) -> bytes:
+    lines = [
+        f"POST {pod_layout.SIGNING_PATH} HTTP/1.1".encode(),
+        b"Host: x",
+        b"Content-Length: %d" % len(body),
+        *more,
+    ]
+    return b"\r\n".join([*lines, b"", b""]) + body
+
+
+def status(stream: ssl.SSLSocket, sent: bytes) -> int:
+    stream.sendall(sent)
+    return int(stream.recv(4096).split()[1])
+
+
+def packed() -> bytes:
+    """A few MB that are thousands as soon as somebody unpacks them."""
+    packer = zlib.compressobj(9)
+    begun, again = (
+        packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2)
+    )
+    return begun + again * (_PACKED_MIB - 1)
+
+
+def test_what_is_packed_is_not_unpacked(port: SigningPort) -> None:
+    sent = asked(packed(), b"Content-Encoding: deflate")
+    with connected(port) as stranger:
+        sending = threading.Thread(target=stranger.sendall, args=(sent,), daemon=True)
+        sending.start()
+        assert int(stranger.recv(4096).split()[1]) == 413
+        began = time.monotonic()
+        # In the one thread that also looks after all jobs: unpacking it would take ten seconds.
+        with connected(port) as pod:
+            assert status(pod, asked(b"{}")) == 400
+        assert time.monotonic() - began < 5.0
+        sending.join(PATIENCE)
+
+
+def test_a_token_that_is_none_is_not_asked_about(port: SigningPort) -> None:
+    request = certificates.new_request().text
+    body = json.dumps({"job": KEY.name, "instance": "a.1", "request": request}).encode()
+    with connected(port) as stranger:
+        assert status(stranger, asked(body, b"Authorization: Bearer \xff\xfe")) == 401
+
+
+def test_who_does_not_take_leave_holds_no_connection_beyond_the_limit(port: SigningPort) -> None:
+    """Each has shaken hands, says nothing, and never answers the end of TLS."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = endpoint.MOST_CONNECTIONS + 60
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[1], 4 * held), limits[1]))
+    try:
+        with ExitStack() as strangers:
+            before, context = open_descriptors(), believing(port)
+            for _ in range(held):
+                strangers.enter_context(connected(port, context))
+            # Both ends are of this process.
+            end = time.monotonic() + PATIENCE
+            while open_descriptors() - before - held > endpoint.MOST_CONNECTIONS:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
