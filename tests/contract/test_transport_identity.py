@@ -29,7 +29,8 @@ AUTHORITY = certificates.new_authority()
 DAY = timedelta(hours=24)
 REPLICA = Identity(JOB, "replica", 1, 2, "pod-a.1")
 COORDINATOR = Identity(JOB, "coordinator", 0)
-SHORT = timedelta(seconds=2)
+SHORT = timedelta(seconds=5)
+"""Time enough to shake hands on a busy machine."""
 
 
 def issued(identity: Identity, lifetime: timedelta = DAY) -> Credentials:
@@ -48,14 +49,20 @@ def listener() -> Iterator[Listener]:
 
 
 def talks(channel: Channel, listener: Listener) -> bool:
-    """Whether a message comes through within a second."""
+    """Whether a message comes through, or one of the two sides refuses the other."""
     channel.send(a_header(Verb.CONTROL_REQUEST))
-    end = time.monotonic() + 1.0
-    while time.monotonic() < end:
+    before = num_refusals(channel, listener)
+    end = time.monotonic() + PATIENCE
+    while num_refusals(channel, listener) == before:
+        assert time.monotonic() < end
         assert channel.receive(0.0) is None
         if listener.receive(0.01) is not None:
             return True
     return False
+
+
+def num_refusals(channel: Channel, listener: Listener) -> int:
+    return sum(channel.refused.values()) + sum(listener.refused.values())
 
 
 def talks_anew(
@@ -119,7 +126,7 @@ def test_a_replica_speaks_to_no_other_shard_than_it_means() -> None:
 
 
 def test_certificates_are_renewed_under_traffic_and_nobody_is_disconnected() -> None:
-    """Both sides begin with certificates of two seconds; what is open outlives them."""
+    """Both sides begin with certificates of seconds; what is open outlives them."""
     ours, theirs = (RenewedCredentials(issued(one, SHORT)) for one in (COORDINATOR, REPLICA))
     late = theirs.current
     until = certificates.validity(late.certificate).until
@@ -131,8 +138,8 @@ def test_certificates_are_renewed_under_traffic_and_nobody_is_disconnected() -> 
         listener = serving.listen("tcp://127.0.0.1:0")
         first = sending.connect(listener.address)
         meet(first, listener)
-        peers, num_exchanged, end = set(), 0, time.monotonic() + PATIENCE
-        while datetime.now(UTC) < until + timedelta(seconds=0.2):
+        peers, num_exchanged, end = set(), 0, time.monotonic() + 6 * PATIENCE
+        while num_exchanged <= 10 or datetime.now(UTC) < until + timedelta(seconds=0.2):
             assert time.monotonic() < end
             first.send(a_header(Verb.CONTROL_REQUEST, sequence=num_exchanged), bytes(10_000))
             request = must_be_asked(listener)
@@ -142,7 +149,6 @@ def test_certificates_are_renewed_under_traffic_and_nobody_is_disconnected() -> 
             num_exchanged += 1
             if num_exchanged == 10:
                 ours.current, theirs.current = issued(COORDINATOR), issued(REPLICA)
-        assert num_exchanged > 10
         assert len(peers) == 1, "the first connection is still the one"
 
         assert talks_anew(sending, listener)

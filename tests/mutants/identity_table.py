@@ -38,14 +38,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a coordinator that hears members in any name",
         file=f"{_R}/coordinator/decisions/speaking.py",
-        old="        instance=None if found is None else found.instance,\n",
+        old="        instance=None if process is None else process.instance,\n",
         new="",
         tests=(_SPEAKING,),
     ),
     Mutant(
         name="a pod that joins at the place of another",
         file=f"{_R}/coordinator/decisions/speaking.py",
-        old="        if life.live and is_same_pod != is_same_place:",
+        old="        if group.live and is_same_pod != is_same_place:",
         new="        if False:",
         tests=(_SPEAKING,),
     ),

@@ -193,7 +193,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a Secret without credentials for a job of before",
-        file=f"{_O}/manifests/keys.py",
+        file=f"{_O}/manifests/launch_secret.py",
         old="isinstance(transport, dict) and transport.get(",
         new="isinstance(transport, str) or transport.get(",
         tests=(f"{_OPERATOR}/manifests/test_children.py",),

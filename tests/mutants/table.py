@@ -896,8 +896,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an end of the job that a replica forgets as it is cancelled",
         file=f"{_R}/replica/replica.py",
-        old="            self._look_for_end()\n",
-        new="",
+        old="        except Cancelled:\n            self._look_for_end()\n",
+        new="        except Cancelled:\n",
         tests=(f"{_UNIT}/replica/test_replica.py",),
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""A process of a replica other than the first takes part in what that announces."""
+"""A process of a replica other than the first: it takes part in what that announces."""
 
 import math
 import os

@@ -33,8 +33,7 @@ from disttrain.transport.interface import Memory
 
 _FLUSH_SECONDS = 2.0
 _HEARD_SECONDS = 5.0
-"""The coordinator has so long to answer a leave notice, then its next incarnation reads it as a
-file."""
+"""The coordinator has so long to answer a leave notice; then a file tells its next incarnation."""
 LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
 """How long a process that was told to leave waits for answers to the last pushes of its replica: on
 a cluster, the shard that owes one may be on its way to another node."""

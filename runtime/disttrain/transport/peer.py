@@ -31,16 +31,14 @@ class Peer:
     """When it was accepted; once it has greeted, when anything came from it last."""
     identity: Identity | None = None
     """What its certificate says; None without TLS."""
+    role: Role | None = None
+    """That of the certificate."""
     has_shaken_hands: bool = False
     is_known: bool = False
     """It has greeted."""
     is_queued: bool = False
     """In the queue of those from which something may be read."""
     events: int = select.EPOLLIN
-
-    @property
-    def role(self) -> Role | None:
-        return None if self.identity is None else tls.role_of(self.identity)
 
     def introduce(self, config: TransportConfig) -> bool:
         """Whether it has shaken hands and greeted. Raises ConnectionLost, UnreadableStream."""
@@ -55,6 +53,7 @@ class Peer:
         if not self.stream.is_encrypted:
             return
         self.identity = tls.identity_of(self.stream, config)
+        self.role = tls.role_of(self.identity)
         if self.role not in _CONNECT_TO.get(config.role, ()):
             detail = f"{self.identity} connects to {config.role.name}"
             raise UnreadableStream(Refusal.ROLE, detail)

@@ -28,8 +28,8 @@ spec:
   parameterServer: {shards: 1}
   replicas: {count: 2, partitions: 2, device: cpu}
 """
-STEP_SECONDS = 1.5
-"""45 steps of an epoch on two replicas: several minutes, unless the test asks for the end."""
+STEP_SECONDS = 4.0
+"""45 steps of an epoch on two replicas: 18 minutes, unless the test asks for the end."""
 FIRST, SECOND = (
     tuple(f"{NAME}-replica-{index}-{process}" for process in range(2)) for index in range(2)
 )

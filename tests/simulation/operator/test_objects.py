@@ -387,7 +387,7 @@ def test_a_job_costs_few_requests_and_one_more_for_each_pods_certificate(
     assert len(requests) <= until_running, requests
     sign_all(world, operator, other)
     reviews = [each for each in requests if each == "create TokenReview"]
-    assert len(reviews) == shards + 3
+    assert len(reviews) == 1 + shards + replicas["count"] * replicas.get("partitions", 1)
     until_running += len(reviews)
     whole_life += len(reviews)
     assert len(requests) <= until_running, requests
