@@ -119,11 +119,11 @@ def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path:
 def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
     tmp_path: Path, name: str
 ) -> None:
-    with RunningJob(tmp_path, [OF_TWO, slow(tmp_path, 0.02), "spec.stop={epochs: 6}"]) as job:
+    with RunningJob(tmp_path, [OF_TWO, slow(tmp_path, 1.0)]) as job:
         job.wait_until(has_begun)
         strike(job, name, signal.SIGTERM)
-        (tmp_path / "hurry").touch()
         assert " left " in job.log("replica-0-0")
+        (tmp_path / "hurry").touch()
         assert job.wait() == 0
 
         assert job.summary()["samplesRepeated"] == 0

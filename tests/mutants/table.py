@@ -1070,6 +1070,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
     ),
     Mutant(
+        name="a process of several that joins one that is alone",
+        file=f"{_R}/coordinator/journal/group.py",
+        old=" and partitions == self.partitions\n",
+        new="\n",
+        tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
+        name="a leader that crashes as it tells its end to nobody",
+        file=f"{_R}/groups/steps.py",
+        old="with suppress(Exception):",
+        new="with suppress(OSError):",
+        tests=(f"{_UNIT}/groups/test_gloo.py",),
+    ),
+    Mutant(
         name="a group that works before all its processes are there",
         file=f"{_R}/coordinator/journal/group.py",
         old="return bool(self.instance) and len(self.followers) == self.partitions - 1",
