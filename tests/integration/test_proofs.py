@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector
-from torch.optim import SGD, Adagrad, Optimizer
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
-from builders.runs import RunningJob
+from builders.runs import RunningJob, set_field, set_shards
 from oracles import serial
 from oracles.serial import Course
 from tasks.proving import WIDTH, Everything, Proving
@@ -179,6 +179,18 @@ CASES = {
         partial(warm_up, 60),
         clip_norm=0.4,
     ),
+    "adam, weight decay": Case(
+        "adam: {learningRate: 0.01, weightDecay: 0.01, beta1: 0.8}",
+        partial(Adam, lr=0.01, weight_decay=0.01, betas=(0.8, 0.999)),
+    ),
+    "adamw, warm-up, clipping": Case(
+        "adamw: {learningRate: 0.01, weightDecay: 0.1, clipNorm: 0.4, "
+        "schedule: {linearWarmup: {samples: 480}}}",
+        partial(AdamW, lr=0.01, weight_decay=0.1),
+        partial(warm_up, 60),
+        clip_norm=0.4,
+    ),
+    "rmsprop": Case("rmsprop: {learningRate: 0.01}", partial(RMSprop, lr=0.01)),
 }
 
 
@@ -198,6 +210,36 @@ def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) 
     def schedule(optimizer: Optimizer) -> Callable[[], None]:
         made = None if case.scheduler is None else case.scheduler(optimizer)
         return lambda: None if made is None else made.step()
+
+    model = serial.plain_loop(Course(task=Proving()), case.optimizer, clip, schedule)
+    assert distance(found, model) <= 1e-6
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_adamw_goes_on_as_torch_with_another_number_of_shards(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    case = CASES["adamw, warm-up, clipping"]
+    assignments = [
+        f"spec.strategy.downpour.optimizer={{{case.manifest}}}",
+        f"spec.parameterServer.shards={before}",
+        f"spec.stop={{steps: {STEPS // 2 + 7}}}",
+    ]
+    with RunningJob(tmp_path, assignments, JOB) as job:
+        assert job.wait() == 0
+    set_shards(job.output, after)
+    set_field(job.output, "stop", {"epochs": 2})
+    with RunningJob.resumed(job.output) as job:
+        assert job.wait() == 0
+        assert job.summary()["steps"] == STEPS
+        found = load_file(job.output / "model.safetensors")
+        job.assert_promises_held()
+
+    def clip(model: nn.Module) -> None:
+        clip_grad_norm_(model.parameters(), 0.4)
+
+    def schedule(optimizer: Optimizer) -> Callable[[], None]:
+        return warm_up(60, optimizer).step
 
     model = serial.plain_loop(Course(task=Proving()), case.optimizer, clip, schedule)
     assert distance(found, model) <= 1e-6
