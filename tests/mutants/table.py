@@ -33,8 +33,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="steps that are counted for a whole shard",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="count=end - first), steps)",
-        new="count=end - first), self.state.count)",
+        old="yield from self._with_factors(part, first, end, steps)",
+        new="yield from self._with_factors(part, first, end, self.state.count)",
         tests=(f"{_UNIT}/parameter_server/test_counted_steps.py",),
     ),
     Mutant(

@@ -62,7 +62,7 @@ class Downpour:
             manifest.rate_of_local_steps,
             update_rule.schedule_factor(rule.schedule.rule),
         )
-        self._local_steps = LocalSteps(local_rate, factor)
+        self._local_steps = LocalSteps(local_rate, factor, self._model.factors)
         self._decay = rule.gradient_decay
         watches = self._decay > 0 or rule.zero_is_a_step
         self._present = self._model.watch_gradients() if watches else None

@@ -4,6 +4,7 @@ Each chunk is applied at most once, and only if it is sound.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
 import torch
@@ -26,6 +27,7 @@ from disttrain.parameter_server.holder_side import (
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS
@@ -108,17 +110,27 @@ class PushedGradients(HolderSide):
         """What the rule treats alike."""
         for run in present:
             if not self.config.counts_steps:
-                yield _Piece(part._replace(first=run.first, count=run.count))
+                yield from self._with_factors(part, run.first, run.end, 0)
                 continue
             for first, end, steps in self.state.steps.within(run.first, run.end):
-                yield _Piece(part._replace(first=first, count=end - first), steps)
+                yield from self._with_factors(part, first, end, steps)
             self.state.steps.add(run.first, run.end)
+
+    def _with_factors(self, part: Part, first: int, end: int, steps: int) -> Iterator["_Piece"]:
+        known = self.values.share.placement.factors
+        for factors in within(known, first, end) if known else (Factors(first, end),):
+            count = factors.end - factors.first
+            yield _Piece(part._replace(first=factors.first, count=count), steps, factors)
 
     def _update(
         self, piece: "_Piece", part: Part, header: Header, gradient: Tensor, push: PushContext
     ) -> None:
         first = piece.part.first - part.first
-        chunk = self._chunk(piece.part, header)._replace(steps=piece.steps)
+        _, _, rate_factor, decay_factor = piece.factors
+        chunk = self._chunk(piece.part, header)
+        chunk = chunk._replace(steps=piece.steps, decay_factor=decay_factor)
+        if rate_factor != 1.0:
+            push = replace(push, rate=push.rate * rate_factor)
         self._rule.apply(chunk, gradient[first : first + piece.part.count], push)
 
     def _begin(self, header: Header) -> None:
@@ -233,7 +245,8 @@ class PushedGradients(HolderSide):
 
 class _Piece(NamedTuple):
     part: Part
-    steps: int = 0
+    steps: int
+    factors: Factors
 
 
 def _check_sound(header: Header, state: ShardState) -> None:
