@@ -74,7 +74,6 @@ check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/mypy runtime/disttrain operator/disttrain_operator development/disttrain_generators development/disttrain_monitoring tests examples
 	PYTHONPATH=development $(BIN)/lint-imports
 	PYTHONPATH=development $(BIN)/python -m disttrain_generators.generated_files . --check
-	PYTHONPATH=development $(BIN)/python -m disttrain_monitoring.generated_files . --check
 
 format: .venv/ready ## apply the style
 	$(BIN)/ruff check --fix $(CODE)
@@ -82,7 +81,6 @@ format: .venv/ready ## apply the style
 
 generate: .venv/ready ## rewrite what is made from the manifest's types, and dashboards, alerts and the list of metrics
 	PYTHONPATH=development $(BIN)/python -m disttrain_generators.generated_files .
-	PYTHONPATH=development $(BIN)/python -m disttrain_monitoring.generated_files .
 
 bench: .venv/ready ## every benchmark, one JSON object each (some hours on 2 cores: replicas and operator_scale are the longest)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done

@@ -20,6 +20,7 @@ var (
 	kind          = schema.GroupVersionKind{Group: "disttrain.dev", Version: "v1alpha1", Kind: "DistTrainJob"}
 	suspend       = []string{"spec", "suspend"}
 	replicaCount  = []string{"spec", "replicas", "count"}
+	partitions    = []string{"spec", "replicas", "partitions"}
 	shardCount    = []string{"spec", "parameterServer", "shards"}
 	coordinatorAt = []string{"spec", "coordinator", "template"}
 	shardsAt      = []string{"spec", "parameterServer", "template"}
@@ -52,7 +53,8 @@ func (j *job) IsSuspended() bool {
 
 func (j *job) Suspend() { j.setSuspended(true) }
 
-// PodSets tells the pods of the three roles: what they ask for stands in their templates.
+// PodSets tells the pods of the three roles: what they ask for stands in their templates. A replica of several
+// processes is as many pods.
 func (j *job) PodSets() ([]kueue.PodSet, error) {
 	roles := j.roles()
 	found := make([]kueue.PodSet, 0, len(roles))
@@ -175,7 +177,7 @@ func (j *job) roles() []role {
 	return []role{
 		{name: "coordinator", template: coordinatorAt, count: 1},
 		{name: "shards", template: shardsAt, count: j.number(shardCount)},
-		{name: "replicas", template: replicasAt, count: j.number(replicaCount)},
+		{name: "replicas", template: replicasAt, count: j.number(replicaCount) * j.number(partitions)},
 	}
 }
 
@@ -193,6 +195,13 @@ func (j *job) least() (*int32, error) {
 		))
 	}
 
+	if several := j.number(partitions); several > 1 {
+		return nil, jobframework.UnretryableError(fmt.Sprintf(
+			"metadata.annotations[%s] must not be given where spec.replicas.partitions is more than 1, got %d: "+
+				"there could be quota for a part of a replica", leastReplicas, several,
+		))
+	}
+
 	result := min(int32(number), j.number(replicaCount))
 
 	return &result, nil
@@ -200,7 +209,7 @@ func (j *job) least() (*int32, error) {
 
 func (j *job) setReplicas(infos []podset.PodSetInfo) bool {
 	_, elastic := j.GetAnnotations()[leastReplicas]
-	count := infos[len(infos)-1].Count
+	count := infos[len(infos)-1].Count / j.number(partitions)
 
 	if !elastic || count == j.number(replicaCount) {
 		return false
@@ -220,7 +229,7 @@ func (j *job) set(value any, path []string) {
 	}
 }
 
-// number is a count of pods, for which the API server writes a default of 1.
+// number is a count, for which the API server writes a default of 1.
 func (j *job) number(path []string) int32 {
 	found, given, _ := unstructured.NestedInt64(j.content(), path...)
 	if !given {

@@ -30,9 +30,9 @@ class Kind(Enum):
     DistTrainJob = Resource(API_VERSION, PLURAL)
     """What users write."""
     StatefulSet = Resource("apps/v1", "statefulsets")
-    """Keeps the shards."""
+    """Keeps the shards; or the processes of one replica, if it has several."""
     ReplicaSet = Resource("apps/v1", "replicasets")
-    """Keeps the replicas."""
+    """Keeps the replicas that are one process each."""
     Deployment = Resource("apps/v1", "deployments")
     """Kept the replicas of jobs that an older operator made; scaled, and otherwise left alone."""
     Job = Resource("batch/v1", "jobs")
@@ -42,7 +42,7 @@ class Kind(Enum):
     Service = Resource("v1", "services")
     """Gives the pods their host names."""
     Secret = Resource("v1", "secrets")
-    """Holds the manifest and the keys; may only be created, so it is never read."""
+    """Holds what pods are told, and may only be created; one holds the operator's own secret."""
     ServiceAccount = Resource("v1", "serviceaccounts")
     """Of the coordinators of a namespace."""
     RoleBinding = Resource("rbac.authorization.k8s.io/v1", "rolebindings")
@@ -50,13 +50,16 @@ class Kind(Enum):
     PodDisruptionBudget = Resource("policy/v1", "poddisruptionbudgets")
     """Keeps a drain from taking several shards at once."""
     NetworkPolicy = Resource("networking.k8s.io/v1", "networkpolicies")
-    """Keeps strangers away from the pods of a namespace's jobs."""
+    """Keeps strangers away from the pods of a namespace's jobs, and lets processes of one replica
+    reach each other."""
     PersistentVolumeClaim = Resource("v1", "persistentvolumeclaims")
     """Holds checkpoints and journals; outlives the job."""
     Lease = Resource("coordination.k8s.io/v1", "leases")
     """Says which operator looks after a namespace, or after all."""
     Node = Resource("v1", "nodes")
     """Asked for when a pod does not end; in no namespace."""
+    TokenReview = Resource("authentication.k8s.io/v1", "tokenreviews")
+    """Says whose a token is; is kept nowhere, and in no namespace."""
     Event = Resource("v1", "events")
     """What happened to a job, for people."""
 
@@ -76,5 +79,5 @@ CHILDREN = (
 )
 """What is made for a job, but for the Secret, which nobody may read."""
 SHARED = (Kind.ServiceAccount, Kind.RoleBinding, Kind.NetworkPolicy)
-"""Kinds of which all jobs of a namespace share one object; only a coordinator with an account of
-its own has a RoleBinding of its own."""
+"""Kinds of which all jobs of a namespace share one object. A RoleBinding of its own has a job only
+for a coordinator with an account of its own, a NetworkPolicy for replicas of several processes."""

@@ -5,11 +5,12 @@ import importlib.metadata
 import logging
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from disttrain.job import certificates
+from disttrain.job.credentials import Trust
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
@@ -25,6 +26,9 @@ from disttrain_operator.reconcile.relist import Relister
 from disttrain_operator.reconcile.scope import Holder, Scope
 from disttrain_operator.reconcile.worker import Workers
 from disttrain_operator.settings import Settings
+from disttrain_operator.signing import endpoint
+from disttrain_operator.signing import master as master_secret
+from disttrain_operator.signing.authorities import Authorities
 from disttrain_operator.telemetry import metrics, server
 
 LOG = logging.getLogger(__name__)
@@ -34,19 +38,28 @@ _DEAF = timedelta(minutes=10)
 """A watch, its limit of silence and the list after it take less."""
 
 
+class Signer(NamedTuple):
+    """Who signs, and where pods ask."""
+
+    authorities: Authorities
+    address: str
+
+
 class Operator:
     """One operator, in one event loop."""
 
     def __init__(self, client: Client, credentials: Credentials, settings: Settings) -> None:
+        self._client = client
         self._credentials = credentials
         self._settings = settings
+        self._signer: Signer | None = None
         self._inventory = Inventory()
         self._observer = Observer(self._inventory, report.FIELDS)
         self._relister = Relister(
             client, self._inventory, self._observer, settings.namespaces, self._enqueue
         )
         self._reconciler = Reconciler(
-            client, self._inventory, settings.manifests, certificates.issue, self._relister.job
+            client, self._inventory, settings.manifests, self._trust, self._relister.job
         )
         self._workers = Workers(self._reconcile)
         holder = Holder(
@@ -70,8 +83,9 @@ class Operator:
             await self._scope.take()
             try:
                 versions = await self._list_everything()
-                LOG.info("%d jobs are there", len(self._inventory))
-                await self._work(versions)
+                async with self._signing():
+                    LOG.info("%d jobs are there", len(self._inventory))
+                    await self._work(versions)
             finally:
                 await self._scope.release()
 
@@ -80,6 +94,27 @@ class Operator:
         if not self._ready.is_set():
             return True
         return self._workers.is_alive(_STALLED) and self._follower.is_alive(_DEAF)
+
+    @asynccontextmanager
+    async def _signing(self) -> AsyncIterator[None]:
+        """Sign certificates from now on: who asks is among what was seen."""
+        chosen = self._settings.signing
+        master = await master_secret.take(self._client, chosen.namespace, chosen.secret)
+        authorities = Authorities(master, chosen.lifetime)
+        host = chosen.host or self._credentials.own_address()
+        listener = endpoint.bound(chosen.port)
+        port = listener.getsockname()[1]
+        self._signer = Signer(authorities, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        answering = endpoint.Endpoint(self._client, self._inventory, authorities)
+        async with endpoint.serving(answering, listener, authorities.of_endpoint(host)):
+            LOG.info("pods get their certificates at %s", self._signer.address)
+            yield
+
+    def _trust(self, job_uid: str) -> Trust:
+        if self._signer is None:
+            message = "nothing is reconciled before certificates are signed"
+            raise AssertionError(message)
+        return self._signer.authorities.trust(job_uid, self._signer.address)
 
     async def _list_everything(self) -> dict[Query, str]:
         """Nothing is decided before all that is there was seen."""

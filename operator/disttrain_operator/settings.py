@@ -4,6 +4,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TypeVar
 
 from disttrain.job.checkpoint import WhenDeleted
@@ -20,6 +21,23 @@ _MANAGER = re.compile("(?=.{3,63}$)[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SigningSettings:
+    """How pods get their certificates."""
+
+    port: int = 8443
+    """Where pods ask for certificates; 0: any free one."""
+    host: str = ""
+    """By which name or address pods reach this port; empty: the address of this machine, or of this
+    pod, from which the API server is reached."""
+    secret: str = "disttrain-operator-authority"  # noqa: S105 - A name.
+    """The Secret with what the authorities of all jobs follow from; made where it is missing."""
+    namespace: str = "default"
+    """Where that Secret is: the operator's own."""
+    lifetime: timedelta = timedelta(hours=24)
+    """Of a certificate. Processes renew it after two thirds of that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """What an administrator can say."""
 
@@ -31,6 +49,7 @@ class Settings:
     log_format: str = "text"
     identity: str = field(default_factory=lambda: f"process on {socket.gethostname()}")
     """Who holds the Lease of the namespaces: the pod, or whatever runs on this machine."""
+    signing: SigningSettings = field(default_factory=SigningSettings)
     manifests: ManifestConfig = field(default_factory=ManifestConfig)
     """What goes into all jobs' objects."""
 
@@ -42,6 +61,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         metrics_port=_port(environ, "DISTTRAIN_METRICS_PORT", 8080),
         log_level=_one_of(environ, "DISTTRAIN_LOG_LEVEL", logs.LEVELS, "INFO"),
         log_format=_one_of(environ, "DISTTRAIN_LOG_FORMAT", logs.FORMATS, "text"),
+        signing=_signing(environ),
         manifests=_manifests(environ),
         **_identity(environ),
     )
@@ -50,6 +70,19 @@ def read(environ: Mapping[str, str]) -> Settings:
 def _identity(environ: Mapping[str, str]) -> dict[str, str]:
     names = (environ.get("POD_NAMESPACE"), environ.get("POD_NAME"))
     return {"identity": "/".join(map(str, names))} if all(names) else {}
+
+
+def _signing(environ: Mapping[str, str]) -> SigningSettings:
+    default = SigningSettings()
+    seconds = _number(environ, "DISTTRAIN_CERTIFICATE_SECONDS", default.lifetime, (60, 7 * 86400))
+    return SigningSettings(
+        port=_port(environ, "DISTTRAIN_SIGNING_PORT", default.port),
+        host=environ.get("DISTTRAIN_SIGNING_HOST", ""),
+        secret=environ.get("DISTTRAIN_AUTHORITY_SECRET") or default.secret,
+        namespace=environ.get("POD_NAMESPACE")
+        or next(iter(_list(environ, "DISTTRAIN_NAMESPACES")), default.namespace),
+        lifetime=seconds,
+    )
 
 
 def _manager(environ: Mapping[str, str]) -> str:
@@ -125,6 +158,18 @@ def _port(environ: Mapping[str, str], name: str, default: int) -> int:
         message = f"{name}: must be a port, got {text!r}"
         raise InvalidSettings(message)
     return int(text)
+
+
+def _number(
+    environ: Mapping[str, str], name: str, default: timedelta, bounds: tuple[int, int]
+) -> timedelta:
+    """Whole seconds within bounds."""
+    text = environ.get(name) or str(int(default.total_seconds()))
+    least, most = bounds
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        message = f"{name}: must be seconds from {least} to {most}, got {text!r}"
+        raise InvalidSettings(message)
+    return timedelta(seconds=int(text))
 
 
 def _switch(environ: Mapping[str, str], name: str, *, default: bool) -> bool:

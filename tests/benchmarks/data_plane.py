@@ -25,10 +25,9 @@ import zmq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import free_port, placements, shard_process, transfers
+from builders import free_port, issuing, placements, shard_process, transfers
 from builders.report import Bar, print_report
 from builders.shard_process import ShardPlan, ShardProcess
-from disttrain.job import certificates
 from disttrain.job.credentials import Credentials
 from disttrain.transport.config import TransportKind
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
@@ -130,7 +129,7 @@ class Field:
         """Shards with Adagrad and replicas that push and fetch."""
         wire = "tls" if encrypted else kind.value
         name = f"{wire} {shards} shards {replicas} replicas"
-        issued = certificates.issue(shard_process.JOB) if encrypted else None
+        issued = issuing.by_role(shard_process.JOB) if encrypted else None
         contender = Contender(name, self._nbytes(replicas))
         started = [
             shard_process.start(self._plan(kind, index, shards, replicas, issued))

@@ -11,7 +11,7 @@ FINISH = "/tmp/finish"
 
 _WAIT = f"trap 'exit 143' TERM; while [ ! -s {FINISH} ]; do sleep 0.2; done"
 _PRETEND_COORDINATOR = f"{_WAIT}; cat {FINISH} > /dev/termination-log"
-_PRETEND_MEMBER = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
+PRETEND_MEMBER = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 
 
 def outcome(phase: str, reason: str, message: str) -> str:
@@ -24,8 +24,8 @@ def pretending(name: str, **spec: Any) -> dict[str, Any]:
     written = {
         "image": busybox.IMAGE,
         "coordinator": {"template": template(_PRETEND_COORDINATOR)},
-        "parameterServer": {"shards": 2, "template": template(_PRETEND_MEMBER)},
-        "replicas": {"count": 2, "template": template(_PRETEND_MEMBER)},
+        "parameterServer": {"shards": 2, "template": template(PRETEND_MEMBER)},
+        "replicas": {"count": 2, "template": template(PRETEND_MEMBER)},
     }
     header = {"apiVersion": "disttrain.dev/v1alpha1", "kind": "DistTrainJob"}
     return {**header, "metadata": {"name": name}, "spec": a_spec(**{**written, **spec})}

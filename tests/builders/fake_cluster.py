@@ -29,6 +29,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _HAVE_GENERATION = {Kind.DistTrainJob, *WORKLOADS}
 _HAVE_STATUS = {*_HAVE_GENERATION, Kind.Pod}
 _COMPONENT = "app.kubernetes.io/component"
+_POD_INDEX = "apps.kubernetes.io/pod-index"
 
 
 @dataclass(slots=True)
@@ -132,14 +133,30 @@ class World:
             done = [{"type": "Complete", "status": "True"}]
             self.change(key, {"status": {"active": 0, "ready": 0, "conditions": done}})
             return
+        if key[0] is Kind.StatefulSet:
+            self._run_set(key, body, set(pods))
+            return
         for pod in pods[wanted:]:
             self.delete(pod)
         if key[0] is Kind.Job:
             self._run_job(key, body, pods[:wanted])
             return
         for _ in range(wanted - len(pods)):
-            self._make_pod(key, body)
+            self._make_pod(key, body, str(next(self._numbers)))
         self.change(key, {"status": {"replicas": wanted, "readyReplicas": wanted}})
+
+    def _run_set(self, key: Key, body: Object, pods: set[Key]) -> None:
+        """Bring the pods of a StatefulSet, which are told apart, to the number that it wants."""
+        wanted = _wanted(key[0], body["spec"])
+        names = [(Kind.Pod, key[1], f"{key[2]}-{index}") for index in range(wanted)]
+        for pod in pods.difference(names):
+            self.delete(pod)
+        for index, pod in enumerate(names):
+            # Those of a set of before may have the name for a while.
+            if pod not in self.objects:
+                self._make_pod(key, body, str(index), {_POD_INDEX: str(index)})
+        there = [pod for pod in names if pod in self.objects]
+        self.change(key, {"status": {"replicas": len(there), "readyReplicas": len(there)}})
 
     def _run_job(self, key: Key, body: Object, pods: list[Key]) -> None:
         """Make the pod that is wanted, after a failed one as late as Kubernetes does."""
@@ -148,19 +165,21 @@ class World:
         patience = min(timedelta(seconds=5 * (1 << len(failed))), timedelta(minutes=10))
         held = bool(failed) and self.now < failed[-1] + patience
         if wanted > len(pods) and not held:
-            self._make_pod(key, body)
+            self._make_pod(key, body, str(next(self._numbers)))
             pods = [key]
         started = body.get("status", {}).get("startTime") or self.now.isoformat()
         status = {"active": len(pods), "ready": len(pods), "failed": len(failed)}
         self.change(key, {"status": {**status, "startTime": started if wanted else None}})
 
-    def _make_pod(self, key: Key, owner: Object) -> None:
+    def _make_pod(
+        self, key: Key, owner: Object, ending: str, labels: dict[str, str] | None = None
+    ) -> None:
         template = owner["spec"]["template"]
         metadata = {
-            "name": f"{key[2]}-{next(self._numbers)}",
+            "name": f"{key[2]}-{ending}",
             "namespace": key[1],
-            "labels": template["metadata"]["labels"],
-            "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+            "labels": template["metadata"]["labels"] | (labels or {}),
+            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
         }
         status = _pod_status("Running", {"running": {}})
         self.create(Kind.Pod, {"metadata": metadata, "spec": {}, "status": status})
@@ -176,6 +195,18 @@ class FakeClient(Client):
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self._count()
         return self._world.find((kind, namespace, name))
+
+    async def review_token(self, token: str, audience: str) -> Object:
+        """A token is `NAMESPACE/POD/UID` here, good as long as the pod is there."""
+        self._count()
+        namespace, name, uid = token.split("/")
+        found = self._world.objects.get((Kind.Pod, namespace, name), {"metadata": {}})
+        if found["metadata"].get("uid") != uid:
+            return {"status": {"authenticated": False, "error": "the pod is gone"}}
+        claims = {"pod-name": [name], "pod-uid": [uid]}
+        extra = {f"authentication.kubernetes.io/{key}": value for key, value in claims.items()}
+        user = {"username": f"system:serviceaccount:{namespace}:default", "extra": extra}
+        return {"status": {"authenticated": True, "audiences": [audience], "user": user}}
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
         self._count()

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from builders import operator_jobs
 from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.job import cluster_labels
-from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
@@ -16,11 +15,6 @@ from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
 
 WatchEvent = tuple[Kind, str, dict[str, Any]]
-
-
-def a_credential(role: str) -> Credentials:
-    """Some text in place of PEM."""
-    return Credentials(certificate=f"certificate of {role}", key=f"key of {role}", authority="a")
 
 
 class OperatorInMemory:
@@ -42,7 +36,7 @@ class OperatorInMemory:
             self.client,
             self.inventory,
             config or ManifestConfig(),
-            lambda _: {role: a_credential(role) for role in Role},
+            operator_jobs.trust,
             self.relister.job,
             lambda: world.now,
         )

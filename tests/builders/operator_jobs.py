@@ -2,23 +2,31 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from builders.jobs import a_spec
 from disttrain.job import validation
+from disttrain.job.credentials import Trust
 from disttrain.job.names import Role
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import stored
+from disttrain_operator.manifests import children, stored
 from disttrain_operator.manifests.children import ChildKey, common
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
 from disttrain_operator.reconcile import desired
+from disttrain_operator.signing.authorities import Authorities
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = JobKey("here", "digits")
 UID = "0123456789-uid"
+AUTHORITIES = Authorities(bytes(32), timedelta(hours=24))
+
+
+def trust(uid: str) -> Trust:
+    """Of whom the pods of a job get certificates."""
+    return AUTHORITIES.trust(uid, "operator:8443")
 
 
 def spec(**changed: Any) -> dict[str, Any]:
@@ -75,12 +83,17 @@ RUNNING: dict[Kind, dict[str, Any]] = {
 def made_children(record: JobRecord, config: ManifestConfig) -> dict[ChildKey, ChildRecord]:
     """All children of a job that runs, as an operator made them."""
     text, digest = desired.rendered(record, config), desired.of(record, config).digest
+    replicas = desired.of(record, config).spec.replicas
     found = {}
     objects = stored.unpack(text)
     assert objects is not None
-    for kind, name in (each.key for each in objects.children):
-        marks = {"objects": text, "templates": digest} if kind in WORKLOADS else {}
-        found[kind, name] = child(kind, name=name, **marks, **RUNNING.get(kind, {}))
+    for kept in objects.children:
+        for each in (children.of_replica(kept, i) for _, i in children.keys(kept, replicas.count)):
+            marks = {"objects": text, "templates": digest} if each.kind in WORKLOADS else {}
+            state = RUNNING.get(each.kind, {})
+            if each.workload is not None and each.workload.group is not None:
+                state = dict.fromkeys(state, replicas.partitions) | {"uid": f"uid-{each.name}"}
+            found[each.key] = child(each.kind, name=each.name, **marks, **state)
     return found
 
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from builders import mortal
+from builders import free_port, mortal
 from cluster import Kubectl, commands
 
 _STOP_SECONDS = 15
@@ -25,6 +25,7 @@ class OperatorProcess:
     kubectl: Kubectl
     log: Path
     environment: Mapping[str, str]
+    signing_port: int = field(default_factory=free_port.find)
     process: subprocess.Popen[bytes] | None = None
     bytes_before: int = 0
     """Of the log, when it was started."""
@@ -39,6 +40,8 @@ class OperatorProcess:
             # As the chart has it: few clusters give volumes that nodes share.
             "DISTTRAIN_CHECKPOINT_ACCESS_MODES": "ReadWriteOnce",
             "DISTTRAIN_METRICS_PORT": "0",
+            # The same over all of its starts: pods are told of it once.
+            "DISTTRAIN_SIGNING_PORT": str(self.signing_port),
             **self.environment,
         }
         with self.log.open("ab") as log:

@@ -24,6 +24,12 @@ UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-a", "replica-b")
 """Two shards; replicas have names of pods, which are no indices."""
+OF_TWO = {"spec.replicas": {"count": 2, "partitions": 2, "device": "cpu"}}
+"""Replicas of two processes."""
+ALL_OF_TWO = (
+    *("coordinator", "shard-0", "shard-1"),
+    *(f"replica-{index}-{partition}" for index in range(2) for partition in range(2)),
+)
 
 
 class PodJob(Watched):
@@ -50,7 +56,7 @@ class PodJob(Watched):
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
         for role, issued in (credentials or {}).items():
-            (folder / pod_layout.credentials_key(Role(role))).write_bytes(encode(issued))
+            (folder / f"{Role(role)}.json").write_bytes(encode(issued))
         manifest = yaml.safe_load(COUNTING)
         manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
         if credentials is None:
@@ -93,6 +99,10 @@ class PodJob(Watched):
             found[Variable.LISTEN_ADDRESS] = self.coordinator_address
         if role == "shard":
             found |= {Variable.INDEX: index, Variable.LISTEN_ADDRESS: "tcp://127.0.0.1:0"}
+        group, is_of_several, partition = index.partition("-")
+        if is_of_several:
+            found |= {Variable.INDEX: group, Variable.PARTITION: partition}
+            found[Variable.POD_IP] = "127.0.0.1"
         if self._is_encrypted:
             found[Variable.CREDENTIALS_FILE] = str(self.folder / f"{role}.json")
         usual = {str(variable): value for variable, value in found.items()}

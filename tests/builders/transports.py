@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from disttrain.job import certificates
-from disttrain.job.credentials import Credentials
+from builders import issuing
+from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.transport import Encryption
 from disttrain.state.placement import TRAINED
 from disttrain.transport.config import Limits, TransportConfig, TransportKind
@@ -47,7 +47,7 @@ def a_config(
     role: Role = Role.SHARD,
     limits: Limits | None = None,
     send_timeout: float = 10.0,
-    credentials: Credentials | None = None,
+    credentials: Credentials | RenewedCredentials | None = None,
     encryption: Encryption | None = None,
 ) -> TransportConfig:
     """A configuration with the defaults for all that a test does not care about.
@@ -85,7 +85,7 @@ TLS = "tls"
 @cache
 def credentials(job_uid: str = "job-1") -> Mapping[Role, Credentials]:
     """Of a job's processes; all have the same authority."""
-    issued = certificates.issue(job_uid, [role.name.lower() for role in Role])
+    issued = issuing.by_role(job_uid, [role.name.lower() for role in Role])
     return {role: issued[role.name.lower()] for role in Role}
 
 

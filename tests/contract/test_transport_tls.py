@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import issuing
 from builders.transports import (
     PATIENCE,
     a_config,
@@ -20,7 +21,6 @@ from builders.transports import (
     must_receive,
     opened,
 )
-from disttrain.job import certificates
 from disttrain.job.credentials import Credentials
 from disttrain.transport import tls
 from disttrain.transport.config import Limits, TransportKind
@@ -29,7 +29,7 @@ from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.interface import Channel, Listener, Transport
 from disttrain.transport.tcp import TcpTransport
 
-STRANGE = certificates.issue("job-1", ["replica", "shard", "coordinator"])
+STRANGE = issuing.by_role("job-1", ["replica", "shard", "coordinator"])
 """Of another authority that says it is this job's."""
 
 
@@ -107,7 +107,7 @@ def test_a_certificate_that_speaks_as_another_role_is_refused(listener: Listener
         (Role.REPLICA, STRANGE["replica"]),
         (Role.REPLICA, replace(STRANGE["replica"], authority=credentials()[Role.SHARD].authority)),
         (Role.COORDINATOR, credentials()[Role.COORDINATOR]),
-        (Role.REPLICA, certificates.issue("job-2")["replica"]),
+        (Role.REPLICA, issuing.by_role("job-2")["replica"]),
     ],
     ids=["another authority", "a forged certificate", "a second coordinator", "another job"],
 )

@@ -200,28 +200,50 @@ def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> N
         word for rule in rules for key in ("apiGroups", "resources", "verbs") for word in rule[key]
     }
     assert not words & {"*", "escalate", "bind", "impersonate"}
-    of_secrets = [rule["verbs"] for rule in rules if "secrets" in rule["resources"]]
-    assert all(verbs == ["create"] for verbs in of_secrets)
+    of_secrets = [rule for rule in rules if "secrets" in rule["resources"]]
+    read = [rule for rule in of_secrets if rule["verbs"] != ["create"]]
+    # Its own one.
+    assert [(rule["verbs"], rule["resourceNames"]) for rule in read] == [
+        (["get"], ["disttrain-operator-authority"])
+    ]
     deletable = {word for rule in rules if "delete" in rule["verbs"] for word in rule["resources"]}
     assert deletable == {"disttrainjobs", "jobs", "pods", "replicasets", "statefulsets"}
 
 
-def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None:
+def test_given_namespaces_need_one_right_on_the_cluster(kubectl: Kubectl) -> None:
     found = of_the_operator(EVERYTHING)
 
-    cluster = [each for each in found if each["kind"].startswith("ClusterRole")]
-    # It is for coordinators, and gives nobody anything by itself.
-    assert [(each["kind"], each["metadata"]["name"]) for each in cluster] == [
-        ("ClusterRole", cluster_names.COORDINATOR_ACCOUNT)
-    ]
+    cluster = {each["metadata"]["name"]: each for each in found if each["kind"] == "ClusterRole"}
+    # The first is for coordinators, and gives nobody anything by itself.
+    tokens = "disttrain-operator-tokens-disttrain-system"
+    assert list(cluster) == [cluster_names.COORDINATOR_ACCOUNT, tokens]
+    (rule,) = cluster[tokens]["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["tokenreviews"], ["create"])
     roles = [each["metadata"]["namespace"] for each in found if each["kind"] == "Role"]
-    assert roles == ["blue", "green"]
+    assert roles == ["blue", "green", "disttrain-system"]
 
 
 def container_of(values: dict[str, Any]) -> dict[str, Any]:
     (deployment,) = (each for each in of_the_operator(values) if each["kind"] == "Deployment")
     (found,) = deployment["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each.get("value") for each in found["env"]}
+
+
+def test_pods_reach_what_signs_by_the_name_that_they_are_told(values: dict[str, Any]) -> None:
+    found = helm.rendered(values)
+    signing = settings.read(container_of(values)).signing
+    services = {each["metadata"]["name"]: each for each in found if each["kind"] == "Service"}
+    name, namespace, _ = signing.host.split(".")
+    (port,) = services[name]["spec"]["ports"]
+    assert (port["port"], namespace) == (signing.port, "disttrain-system")
+    policies = [each for each in found if each["kind"] == "NetworkPolicy"]
+    let_in = [
+        port["port"]
+        for each in policies
+        for rule in each["spec"]["ingress"]
+        for port in rule["ports"]
+    ]
+    assert let_in in ([], ["metrics", "signing"])
 
 
 def test_what_the_chart_says_is_what_the_operator_reads(values: dict[str, Any]) -> None:

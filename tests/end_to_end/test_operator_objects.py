@@ -7,9 +7,8 @@ import pytest
 
 from builders import operator_jobs
 from cluster import Kubectl
-from disttrain.job import certificates
 from disttrain.job.names import Role
-from disttrain_operator.manifests import keys as key_manifests
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.children import children, common
 from disttrain_operator.manifests.context import Context, Scale
 
@@ -50,8 +49,8 @@ def bodies(context: Context) -> list[dict[str, Any]]:
         child.body
         for child in (*children(context, scale), *common(context.namespace, context.config))
     ]
-    launched = key_manifests.launch_file(context)
-    return [*made, key_manifests.secret(context, certificates.issue(context.uid), launched)]
+    launched = launch_secret.launch_file(context)
+    return [*made, launch_secret.secret(context, operator_jobs.trust(context.uid), launched)]
 
 
 @pytest.mark.parametrize("name", list(contexts()))

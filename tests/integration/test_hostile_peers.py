@@ -12,11 +12,10 @@ import psutil
 import pytest
 from safetensors.torch import load_file
 
-from builders import raw_peers
+from builders import issuing, raw_peers
 from builders.runs import RunningJob
 from builders.scraping import addresses, samples, scraped
 from builders.transports import a_header
-from disttrain.job import certificates
 from disttrain.launch import config as launch_config
 from disttrain.transport import framing
 from disttrain.transport.digest import job_digest
@@ -81,7 +80,7 @@ def half_open_connections(port: int) -> None:
 
 
 def certificates_of_nobody(port: int) -> None:
-    forged = certificates.issue("a job", ["replica"])["replica"]
+    forged = issuing.by_role("a job", ["replica"])["replica"]
     for _ in range(20):
         connection = raw_peers.encrypted(f"tcp://127.0.0.1:{port}", forged)
         with connection, suppress(OSError):

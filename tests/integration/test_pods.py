@@ -9,13 +9,13 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from builders import issuing
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.scraping import asked
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.commands import NumberedCommand
-from disttrain.job import certificates
 from disttrain.launch.process_one import STOPPED
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
@@ -256,7 +256,7 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
 
 
 def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
-    issued, gate = certificates.issue(UID), tmp_path / "gate"
+    issued, gate = issuing.by_role(UID), tmp_path / "gate"
     arguments = {"spec.task.arguments": {"gate": str(gate)}}
     with PodJob(tmp_path, arguments, credentials=issued) as job:
         job.start(*ALL)
@@ -304,7 +304,7 @@ def test_under_tls_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
     ],
 )
 def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    with PodJob(tmp_path, credentials=certificates.issue(UID)) as job:
+    with PodJob(tmp_path, credentials=issuing.by_role(UID)) as job:
         job.changed["shard-0"] = changes
         job.start("shard-0")
         assert job.wait("shard-0") == 2

@@ -117,8 +117,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that makes workloads before what they name",
         file=f"{_O}/reconcile/act.py",
-        old="return next((wave for wave in _WAVES if kind in wave), ())",
-        new="return ()",
+        old="return 0 if keeper is None else _WAVE_OF[keeper.role]",
+        new="return 0",
         tests=(f"{_OPERATOR}/reconcile/test_act.py",),
     ),
     Mutant(
@@ -193,7 +193,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a Secret without credentials for a job of before",
-        file=f"{_O}/manifests/keys.py",
+        file=f"{_O}/manifests/launch_secret.py",
         old="isinstance(transport, dict) and transport.get(",
         new="isinstance(transport, str) or transport.get(",
         tests=(f"{_OPERATOR}/manifests/test_children.py",),
@@ -256,14 +256,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an operator that makes again what is no longer allowed",
-        file=f"{_O}/reconcile/workloads.py",
-        old="if isinstance(change, Create | Renew) and change.child.kind in _ROLE_OF:",
+        file=f"{_O}/reconcile/allowed.py",
+        old="if isinstance(change, Create | Renew) and change.child.workload is not None:",
         new="if False:",
         tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
     ),
     Mutant(
         name="an operator that resumes what is no longer allowed",
-        file=f"{_O}/reconcile/workloads.py",
+        file=f"{_O}/reconcile/allowed.py",
         old="elif isinstance(change, Rescale) and _grows(change, observed):",
         new="elif False:",
         tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
@@ -351,5 +351,40 @@ MUTANTS: tuple[Mutant, ...] = (
         old="server.connections[: len(server.connections) - MOST_CONNECTIONS + 1]",
         new="[]",
         tests=(f"{_OPERATOR}/telemetry/test_server_limits.py",),
+    ),
+    Mutant(
+        name="an operator that counts who followed as failed",
+        file=f"{_O}/policies/restarts.py",
+        old="            if is_consequence(pod, death):\n                continue\n",
+        new="",
+        tests=(f"{_OPERATOR}/policies/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="a part of a replica that counts as a ready one",
+        file=f"{_O}/policies/conditions.py",
+        old="each.ready // partitions",
+        new="min(each.ready, 1)",
+        tests=(f"{_OPERATOR}/reconcile/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="a replica that is made again while its pods still end",
+        file=f"{_O}/reconcile/workloads.py",
+        old='return any(pod.name.startswith(f"{child.name}-") for pod in ending)',
+        new="return False",
+        tests=(f"{_OPERATOR}/reconcile/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="a policy of a job before it that keeps a job waiting",
+        file=f"{_O}/reconcile/plan.py",
+        old="if child.kind not in SHARED)",
+        new="if True)",
+        tests=(f"{_OPERATOR}/reconcile/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="a template that says of which replica its pods are",
+        file=f"{_O}/manifests/replicas.py",
+        old='"template": {"metadata": label}}',
+        new='"template": {}}',
+        tests=(f"{_OPERATOR}/manifests/test_replicas.py",),
     ),
 )

@@ -1,6 +1,6 @@
 """Guards of the product, each with what it is like without it and the tests that notice."""
 
-from mutants import operator_table
+from mutants import identity_table, operator_table
 from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
@@ -144,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a folder of all runs that others may write into",
-        file=f"{_R}/cli/live.py",
+        file=f"{_R}/cli/run.py",
         old="require_own(folder.parent)",
         new="pass",
         tests=(f"{_UNIT}/cli/test_output_folder.py",),
@@ -201,8 +201,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a listener of another role than is meant",
         file=f"{_R}/transport/tcp.py",
-        old="tls.role_of(stream, self._config) is not self._listener:",
-        new="False:",
+        old="tls.role_of(found) is not self._listener or",
+        new="",
         tests=("tests/contract/test_transport_tls.py",),
     ),
     Mutant(
@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that does without encryption for want of credentials",
         file=f"{_R}/launch/config.py",
-        old="        if self.is_encrypted and self.credentials is None:",
+        old="        if self.is_encrypted and (self.renewed or self.credentials) is None:",
         new="        if False:",
         tests=(f"{_UNIT}/launcher/test_plan.py",),
     ),
@@ -609,7 +609,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="the end of an earlier process that ends the present one",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is not None and found.pid == request.pid:",
+        old="if found is not None and found.is_process(partition, request.pid):",
         new="if found is not None:",
         tests=(f"{_UNIT}/coordinator/decisions/test_membership.py",),
     ),
@@ -924,8 +924,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an end of the job that a replica forgets as it is cancelled",
         file=f"{_R}/replica/replica.py",
-        old="            self._look_for_end()\n",
-        new="",
+        old="        except Cancelled:\n            self._look_for_end()\n",
+        new="        except Cancelled:\n",
         tests=(f"{_UNIT}/replica/test_replica.py",),
     ),
     Mutant(
@@ -1084,6 +1084,34 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_member_entries.py",),
     ),
     Mutant(
+        name="a group of which two processes have the same place",
+        file=f"{_R}/coordinator/journal/group.py",
+        old="return self.live and free",
+        new="return self.live",
+        tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
+        name="a group that works before all its processes are there",
+        file=f"{_R}/coordinator/journal/group.py",
+        old="return bool(self.instance) and len(self.followers) == self.partitions - 1",
+        new="return bool(self.instance)",
+        tests=(f"{_UNIT}/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
+        name="a group that forms across two lives of the coordinator",
+        file=f"{_R}/groups/meeting.py",
+        old="if reply.coordinator != self._coordinator:",
+        new="if False:",
+        tests=(f"{_UNIT}/groups/test_meeting.py",),
+    ),
+    Mutant(
+        name="a process that outlives the one it was started with",
+        file=f"{_R}/launcher/supervision.py",
+        old="                other.state = State.STOPPING\n",
+        new="                pass\n",
+        tests=(f"{_UNIT}/launcher/test_groups.py",),
+    ),
+    Mutant(
         name="a shard whose answer to a fence counts twice",
         file=f"{_R}/coordinator/journal/member_entries.py",
         old="if fencing.member != dead or self.shard not in fencing.waiting:",
@@ -1118,5 +1146,6 @@ MUTANTS: tuple[Mutant, ...] = (
         new="                pass\n",
         tests=(f"{_UNIT}/coordinator/decisions/test_own_data.py",),
     ),
+    *identity_table.MUTANTS,
     *operator_table.MUTANTS,
 )

@@ -15,6 +15,7 @@ from disttrain.coordinator.journal.batch_entries import RunBegun
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.job import names
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
@@ -147,6 +148,10 @@ class Chaos:
         RunFolder(before.folder).resumed.parent.mkdir()
 
     @property
+    def partitions(self) -> int:
+        return self.world.job.spec.replicas.partitions
+
+    @property
     def is_downpour(self) -> bool:
         return self.plan.kind is Kind.DOWNPOUR
 
@@ -227,8 +232,11 @@ class Chaos:
         self.time.after(at, self.chance.choice(kinds))
 
     def _some(self, role: str) -> Incarnation:
-        number = self.shards if role == "shard" else self.replicas
-        return self.members[f"{role}-{self.chance.randrange(number)}"]
+        if role == "shard":
+            return self.members[names.shard_name(self.chance.randrange(self.shards))]
+        index = self.chance.randrange(self.replicas)
+        partition = self.chance.randrange(self.partitions) if self.partitions > 1 else 0
+        return self.members[names.member_name(index, partition, self.partitions)]
 
     def _pause(self, incarnation: Incarnation) -> None:
         """What is said to it meanwhile fills its queues."""
@@ -245,16 +253,15 @@ class Chaos:
         chance = self.world.chance.random
         control = ControlConnection(channel, Role.LAUNCHER, 1.0, incarnation.transport.now, chance)
         self.control = control
-        for index in range(self.shards):
-            self._start(f"shard-{index}")
-        for index in range(self.replicas):
-            self._start(f"replica-{index}")
+        for name in self._names():
+            self._start(name)
         due: dict[str, float] = {}
         while not all(member.is_over for member in self.members.values()):
             control.poll(None, wait=0.25)
             self._look_after_coordinator(due)
             for name, member in self.members.items():
                 if not member.is_alive and name not in due:
+                    self._end_group(name)
                     self.died += 1
                     due[name] = self.time.now + self.chance.uniform(0.1, 2.0)
                     if self.chance.random() < 0.7:
@@ -264,25 +271,46 @@ class Chaos:
                 self._start(name)
         self._over.ring()
 
+    def _names(self) -> list[str]:
+        shards = [names.shard_name(index) for index in range(self.shards)]
+        return shards + [
+            names.member_name(index, partition, self.partitions)
+            for index in range(self.replicas)
+            for partition in range(self.partitions)
+        ]
+
+    def _end_group(self, name: str) -> None:
+        """As the launcher does, and a node does not: there each process ends by itself."""
+        group = names.parse(name).group
+        for other, member in self.members.items():
+            is_near = other != name and names.parse(other).group == group and not member.is_over
+            if is_near and member.is_alive and self.chance.random() < 0.5:
+                member.kill()
+
     def _look_after_coordinator(self, due: dict[str, float]) -> None:
         if not self.coordinator.incarnation.is_alive and COORDINATOR not in due:
             due[COORDINATOR] = self.time.now + self.chance.uniform(0.2, 3.0)
 
     def _start(self, name: str) -> None:
-        role, _, number = name.partition("-")
-        index = int(number or 0)
-        if role == COORDINATOR:
+        found = names.parse(name)
+        if found.role is JobRole.COORDINATOR:
             self.coordinator.start()
-        elif role == "shard":
-            self.shard_incarnations[index] += 1
-            self.members[name] = SimShard(self.world, index)
+        elif found.role is JobRole.SHARD:
+            self.shard_incarnations[found.index] += 1
+            self.members[name] = SimShard(self.world, found.index)
         else:
-            self.members[name] = SimReplica(self.world, index)
+            self.members[name] = SimReplica(self.world, found.index, found.partition or 0)
 
 
 def _death(name: str, member: Incarnation) -> messages.MemberDied:
-    index = int(name.split("-")[1])
-    return messages.MemberDied(role=member.role, index=index, pid=member.pid, exit_code=-9)
+    found = names.parse(name)
+    return messages.MemberDied(
+        role=member.role,
+        index=found.index,
+        partition=found.partition or 0,
+        pid=member.pid,
+        exit_code=-9,
+    )
 
 
 def run(seed: int, **plan: Any) -> Chaos:

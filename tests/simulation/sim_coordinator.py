@@ -132,7 +132,7 @@ class SimCoordinator:
             elif isinstance(entry, EvaluationEnded) and not entry.evaluation.final:
                 self._evaluates = False
         asked = any(isinstance(issued.order, Evaluate) for issued in self.state.orders.values())
-        incarnations = any(replica.live for replica in self.state.replicas.values())
+        incarnations = any(replica.takes_part for replica in self.state.replicas.values())
         trains = self.state.phase is Phase.RUNNING and not self.state.warm_start.ended
         if self.state.batch is None and self._evaluates and incarnations and not asked and trains:
             self.world.violations.append("nobody does an evaluation that was begun")

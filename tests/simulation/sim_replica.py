@@ -1,7 +1,11 @@
-"""A replica's process: one thread talks to the coordinator, others work on what it is given."""
+"""A replica's process: one thread talks to the coordinator, others work on what it is given.
+
+Of a replica of several processes the others take part in its steps.
+"""
 
 from collections import deque
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,8 +17,10 @@ from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.groups import steps
 from disttrain.transport.header import Role
 from simulation.sim_batch_work import BatchWork
+from simulation.sim_group import SimGroup
 from simulation.sim_work import DownpourWork, Place, Work
 from simulation.world import TICK_SECONDS, World, accuracy
 
@@ -22,17 +28,18 @@ _TEST_SAMPLES = 10
 
 
 class SimReplica(Place):
-    """One incarnation of one replica."""
+    """One incarnation of a process of one replica."""
 
-    def __init__(self, world: World, index: int) -> None:
+    def __init__(self, world: World, index: int, partition: int = 0) -> None:
         super().__init__(world, index)
+        self.partition = partition
         self.work: Work | None = None
         self._commands: deque[NumberedCommand] = deque()
         self.run(self._talk)
 
     def _talk(self) -> None:
         joined = self._join()
-        self.run(partial(self._work, joined))
+        self.run(partial(self._work if self.partition == 0 else self._follow, joined))
         control, waiting = self.control, dict[int, Future[messages.Reply]]()
         while not self.is_over or waiting or self.asked:
             while self.asked:
@@ -52,13 +59,35 @@ class SimReplica(Place):
         join = messages.Join(
             role=Role.REPLICA,
             index=self.index,
+            partition=self.partition,
+            partitions=self.world.job.spec.replicas.partitions,
             instance=f"replica-{self.pid}",
             pid=self.pid,
-            layout=placements.of_lengths({self.world.vector: self.world.parameters}),
-            train_samples=self.world.samples,
-            test_samples=_TEST_SAMPLES,
         )
+        if self.partition == 0:
+            layout = placements.of_lengths({self.world.vector: self.world.parameters})
+            samples = self.world.samples
+            join = replace(join, layout=layout, train_samples=samples, test_samples=_TEST_SAMPLES)
         return self.control.join(join, timeout=600.0)
+
+    def _follow(self, joined: messages.Joined) -> None:
+        """Of the job's end every process hears from the coordinator."""
+        group = SimGroup(self, joined.member)
+        self.run(self._hear)
+        steps.follow(group, lambda _: None)
+
+    def _hear(self) -> None:
+        while not self.is_over:
+            for command in list(self._commands):
+                self._commands.remove(command)
+                assert isinstance(command.order, commands.End)
+                self.request(
+                    messages.CommandDone(
+                        member=self.control.member, order=command.id, result=commands.Done()
+                    )
+                )
+                self.end()
+            self.wait()
 
     def _report(self) -> ReplicaReport:
         if self.work is None:
@@ -66,6 +95,8 @@ class SimReplica(Place):
         return ReplicaReport(progress=self.work.progress(), steps=self.work.steps)
 
     def _work(self, joined: messages.Joined) -> None:
+        if self.world.job.spec.replicas.partitions > 1:
+            self.before_step = steps.Leader(SimGroup(self, joined.member)).before_step
         rule = self.world.job.spec.strategy.sandblaster
         work: Work
         if rule is None or rule.warm_start is not None:

@@ -5,7 +5,7 @@ Each gradient of Downpour is ones.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -52,6 +52,8 @@ class Place(Incarnation):
             self.transport.now,
             world.chance.random,
         )
+        self.before_step: Callable[[], None] = lambda: None
+        """What a step waits for: other processes of the replica."""
         self.asked: deque[tuple[messages.Request, Future[messages.Reply]]] = deque()
 
     def request(self, request: messages.Request) -> "Future[messages.Reply]":
@@ -180,6 +182,7 @@ class DownpourWork(Work):
             # What was computed of a lost lease counts once its push is answered.
             self._push()
             return
+        self.place.before_step()
         self.fetch_now()
         chance = self.world.chance
         self.world.network.time.wait(self.world.step_seconds * chance.uniform(0.5, 2.0))

@@ -16,7 +16,7 @@ from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.state.share import Share
-from simulation import batch
+from simulation import batch, groups
 from simulation import chaos as runs
 from simulation.batch import Point
 from simulation.chaos import CHUNK_BYTES, Chaos
@@ -34,6 +34,7 @@ def violations(chaos: Chaos) -> list[str]:
         twice = [chunk for chunk, times in Counter(said.chunks).items() if times > 1]
         found += [f"shard {shard} applied {chunk} twice" for chunk in twice]
         found += [f"shard {shard} applied {push} after the fence" for push in said.after_fence]
+    found += groups.violations(chaos.coordinator.entries(), chaos.partitions)
     begun = [one for one in chaos.coordinator.entries() if isinstance(one, RunBegun)]
     if len(begun) > 1:
         found.append(f"the method began {len(begun)} times")

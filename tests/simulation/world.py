@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
+from disttrain.groups.errors import GroupLost
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -82,6 +83,10 @@ class World:
     then."""
     violations: list[str] = field(default_factory=list)
     incarnations: int = 0
+    processes: dict[int, "Incarnation"] = field(default_factory=dict)
+    """Every one that there was, by its number."""
+    formed: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Groups of processes that have met."""
 
     @property
     def chance(self) -> random.Random:
@@ -124,6 +129,7 @@ class Incarnation:
     def __init__(self, world: World, role: TransportRole) -> None:
         world.incarnations += 1
         self.pid = world.incarnations
+        world.processes[self.pid] = self
         self.world = world
         self.role = role
         kind = TransportKind.TCP
@@ -141,7 +147,7 @@ class Incarnation:
         def guarded() -> None:
             try:
                 body()
-            except (CoordinatorError, Fenced):
+            except (CoordinatorError, Fenced, GroupLost):
                 self.kill()
             except RequestRefused as error:
                 self.world.violations.append(str(error))

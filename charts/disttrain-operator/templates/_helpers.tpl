@@ -17,6 +17,16 @@
 {{- .Values.serviceAccount.name | default $otherwise -}}
 {{- end -}}
 
+{{/* The Secret from which the authorities of all jobs follow. The operator makes it, and nothing removes it. */}}
+{{- define "disttrain-operator.authority" -}}
+{{- include "disttrain-operator.fullname" . | trunc 53 | trimSuffix "-" -}}-authority
+{{- end -}}
+
+{{/* Where the pods of jobs get their certificates. */}}
+{{- define "disttrain-operator.signingHost" -}}
+{{- include "disttrain-operator.fullname" . -}}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
 {{/* What never changes: selectors are immutable. */}}
 {{- define "disttrain-operator.selector" -}}
 app.kubernetes.io/name: disttrain-operator
@@ -76,7 +86,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create]
 # Workloads are scaled, and made anew: a job that was suspended from other templates, a coordinator's Job because its
-# next pod would have to wait for up to ten minutes.
+# next pod would have to wait for up to ten minutes. Replicas of several processes are StatefulSets that come and go.
 - apiGroups: [apps]
   resources: [replicasets, statefulsets]
   verbs: [get, list, watch, create, patch, delete]
@@ -87,7 +97,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# What the jobs of a namespace share, made with the first of them.
+# What the jobs of a namespace share, made with the first of them; and what a job has of these kinds for itself.
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, create]
@@ -97,7 +107,7 @@ disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-"
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
   verbs: [get, list, create]
-# Manifest and keys of a job are written once and never read back.
+# A job's manifest, and of whom its pods get certificates; written once and never read back.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

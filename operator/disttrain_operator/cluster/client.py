@@ -144,6 +144,13 @@ class Client:
         path = kind.value.path(body["metadata"]["namespace"])
         return await self._call(Request("POST", path, parameters, accept=_METADATA, body=body))
 
+    async def review_token(self, token: str, audience: str) -> Object:
+        """Ask whose a token is; the answer is a TokenReview."""
+        spec = {"token": token, "audiences": [audience]}
+        body = {**Kind.TokenReview.header, "spec": spec}
+        path = Kind.TokenReview.value.path(None)
+        return await self._call(Request("POST", path, {}, body=body))
+
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         """Make the fields in the body what they are there, whoever wrote them before."""
         metadata = body["metadata"]

@@ -2,14 +2,16 @@
 
 import base64
 import os
+import socket
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
+from disttrain.job import certificate_chain
 from disttrain_operator.errors import InvalidSettings
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -33,12 +35,18 @@ class Credentials:
         authority = self.authority.decode() if self.authority else None
         context = ssl.create_default_context(cadata=authority)
         if self.certificate is not None:
-            with tempfile.NamedTemporaryFile() as file:
-                # The ssl module reads certificates from files alone.
-                file.write(self.certificate)
-                file.flush()
-                context.load_cert_chain(file.name)
+            certificate_chain.load(context, self.certificate.decode(), "")
         return context
+
+    def own_address(self) -> str:
+        """The address of this machine from which the API server is reached. Raises OSError."""
+        place = urlsplit(self.server)
+        found = socket.getaddrinfo(place.hostname, place.port or 443, type=socket.SOCK_DGRAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as probe:
+            # Nothing is sent: the kernel only looks for the way.
+            probe.connect(address)
+            return str(probe.getsockname()[0])
 
     def read_token(self) -> str | None:
         return self.token_file.read_text().strip() if self.token_file else self.token

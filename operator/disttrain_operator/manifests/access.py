@@ -5,7 +5,9 @@ share an account. Its binding lets them patch statuses, and an admission policy 
 pod patch that of its own job alone.
 
 Only pods of jobs reach the ports of pods of jobs, and scrapers their metrics. One policy is for all
-jobs of a namespace: between jobs their keys decide who is listened to.
+jobs of a namespace: between jobs their certificates decide who is listened to. What the processes
+of one replica say to each other has none: a policy of the job lets its own replicas alone speak
+there.
 """
 
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import volume
 from disttrain_operator.manifests.config import ManifestConfig, PodSecurity
 from disttrain_operator.manifests.context import Context, Object, shared
 
@@ -69,6 +72,24 @@ def network_policy(namespace: str, config: ManifestConfig) -> Object:
     return shared(Kind.NetworkPolicy, cluster_names.NETWORK_POLICY, namespace, spec=spec)
 
 
+def policy_between_processes(context: Context) -> Object | None:
+    """Lets the pods of a job's replicas reach each other at any port; None where each is alone.
+
+    torch.distributed listens at ports that the system chooses. Policies add up: all that the one of
+    the namespace lets in stays allowed.
+    """
+    if context.partitions == 1:
+        return None
+    own = {"matchLabels": cluster_labels.pods_of(context.name, context.uid, Role.REPLICA)}
+    spec = {
+        "podSelector": own,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": own}]}],
+    }
+    name = cluster_names.replica_policy(context.name, context.uid)
+    return context.new(Kind.NetworkPolicy, name, Role.REPLICA, spec=spec)
+
+
 def _port(number: int) -> Object:
     return {"port": number, "protocol": "TCP"}
 
@@ -97,7 +118,9 @@ def _of_account(spec: Object, role: Role, config: ManifestConfig) -> Iterator[st
 
 
 def _has_projected_token(spec: Object) -> bool:
-    volumes = untrusted.items(spec.get("volumes"))
+    # Ours is for the operator alone, and says no more than which pod it is.
+    own = {"name": volume.IDENTITY, **volume.token()}
+    volumes = [each for each in untrusted.items(spec.get("volumes")) if each != own]
     projected = [untrusted.mapping(each, "projected") for each in volumes]
     sources = [source for each in projected for source in untrusted.items(each.get("sources"))]
     return any(source.get("serviceAccountToken") for source in sources)

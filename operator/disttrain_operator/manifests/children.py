@@ -1,17 +1,20 @@
 """All objects of a job, and those that it shares with the other jobs of its namespace.
 
-The pods are kept by a StatefulSet of shards, a ReplicaSet of replicas, and the coordinator's Job.
+The pods are kept by a StatefulSet of shards, what keeps the replicas, and the coordinator's Job.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
-from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import access, volume
+from disttrain_operator import untrusted, workload
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import access, replicas, volume
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 from disttrain_operator.manifests.pod import pod_template
+from disttrain_operator.workload import Workload
 
 ChildKey = tuple[Kind, str]
 """What tells a job's children apart: kind and name."""
@@ -38,19 +41,33 @@ class Child:
     def key(self) -> ChildKey:
         return self.kind, self.name
 
+    @property
+    def job(self) -> str:
+        """The name of its job, by its label."""
+        labels = untrusted.mapping(self.body, "metadata", "labels")
+        return str(labels.get(cluster_labels.INSTANCE, ""))
+
+    @property
+    def workload(self) -> Workload | None:
+        """Whose pods it makes; None for what makes none."""
+        return workload.of(self.kind, self.job, self.name)
+
 
 def of(body: Object) -> Child:
     return Child(Kind[body["kind"]], body["metadata"]["name"], body)
 
 
 def children(context: Context, scale: Scale) -> list[Child]:
-    """All that is the job's own, but for the Secret, whose content is random."""
+    """All that is the job's own, but for the Secret, whose content is random.
+
+    Of replicas of several processes the first one stands for all.
+    """
     bodies = [
         volume.claim(context),
         _service(context),
         shard_budget(context),
         _shards(context, scale),
-        _replicas(context, scale),
+        replicas.keeper(context, scale),
         _coordinator(context, scale),
     ]
     return [of(body) for body in bodies if body is not None]
@@ -67,33 +84,34 @@ def common(namespace: str, config: ManifestConfig) -> list[Child]:
 
 
 def at_scale(child: Child, scale: Scale) -> Child:
-    if child.kind not in WORKLOADS:
+    wanted = None if child.workload is None else scale.pods(child.workload)
+    if wanted is None:
         return child
-    wanted = scale.of(child.kind)
     changed = {"suspend": not wanted} if child.kind is Kind.Job else {"replicas": wanted}
     return replace(child, body={**child.body, "spec": {**child.body["spec"], **changed}})
+
+
+def keys(child: Child, num_replicas: int) -> Iterator[tuple[ChildKey, int | None]]:
+    """The key of a child; of what keeps one replica of several processes those of each replica."""
+    if child.workload is None or child.workload.group is None:
+        yield child.key, None
+        return
+    for index in range(num_replicas):
+        yield (child.kind, cluster_names.replica_group_set(child.job, index)), index
+
+
+def of_replica(child: Child, replica_index: int | None) -> Child:
+    """A child; what keeps one replica of several processes, as it is for another one."""
+    if replica_index is None:
+        return child
+    return of(replicas.of_replica(child.body, child.job, replica_index))
 
 
 def _shards(context: Context, scale: Scale) -> Object:
     """The StatefulSet: all shards start at once, each under a name of its own."""
     name = cluster_names.shard_set(context.name)
-    spec = {
-        "replicas": scale.shards,
-        "serviceName": cluster_names.service(context.name),
-        "podManagementPolicy": "Parallel",
-        # Nothing but its end or its node's takes a shard away.
-        "updateStrategy": {"type": "OnDelete"},
-        "revisionHistoryLimit": 1,
-        **_pods(context, Role.SHARD),
-    }
+    spec = replicas.set_spec(context, scale.shards) | replicas.pods(context, Role.SHARD)
     return context.new(Kind.StatefulSet, name, Role.SHARD, spec=spec)
-
-
-def _replicas(context: Context, scale: Scale) -> Object:
-    """The ReplicaSet: replicas are alike, any of them may go, and their template never changes."""
-    name = cluster_names.replica_set(context.name)
-    spec = {"replicas": scale.replicas, **_pods(context, Role.REPLICA)}
-    return context.new(Kind.ReplicaSet, name, Role.REPLICA, spec=spec)
 
 
 def _coordinator(context: Context, scale: Scale) -> Object:
@@ -110,11 +128,6 @@ def _coordinator(context: Context, scale: Scale) -> Object:
     }
     name = cluster_names.coordinator_job(context.name)
     return context.new(Kind.Job, name, Role.COORDINATOR, spec=spec)
-
-
-def _pods(context: Context, role: Role) -> Object:
-    selected = cluster_labels.pods_of(context.name, context.uid, role)
-    return {"selector": {"matchLabels": selected}, "template": pod_template(context, role)}
 
 
 def _service(context: Context) -> Object:

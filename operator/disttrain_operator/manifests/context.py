@@ -8,6 +8,7 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.workload import Workload
 
 Object = dict[str, Any]
 """An object as the API server reads it."""
@@ -44,6 +45,11 @@ class Context:
         return {**kind.header, "metadata": metadata, **content}
 
     @property
+    def partitions(self) -> int:
+        """Processes of each replica."""
+        return self.job.spec.replicas.partitions
+
+    @property
     def owner(self) -> Object:
         return {
             **Kind.DistTrainJob.header,
@@ -57,19 +63,23 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """How much of a job shall run. All that a stop, a resume or `kubectl scale` changes."""
+    """How much of a job shall run. All that a stop, a resume or `kubectl scale` changes.
 
-    shards: int
-    replicas: int
-    coordinator: bool
+    None stands for as much as there is.
+    """
+
+    shards: int | None
+    replicas: int | None
+    partitions: int = 1
+    """Processes of each replica."""
+    coordinator: bool | None
     """Whether the coordinator shall run."""
 
-    def of(self, kind: Kind) -> int:
-        """How many pods a workload of a kind shall have."""
-        sizes = {
-            Kind.StatefulSet: self.shards,
-            Kind.ReplicaSet: self.replicas,
-            Kind.Deployment: self.replicas,
-            Kind.Job: int(self.coordinator),
-        }
-        return sizes[kind]
+    def pods(self, workload: Workload) -> int | None:
+        """How many pods a workload shall have; None for as many as it has."""
+        if workload.role is Role.COORDINATOR:
+            return None if self.coordinator is None else int(self.coordinator)
+        groups = self.shards if workload.role is Role.SHARD else self.replicas
+        if groups is None or workload.group is None:
+            return groups
+        return self.partitions if workload.group < groups else 0

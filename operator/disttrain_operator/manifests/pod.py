@@ -1,13 +1,14 @@
 """The pod template of a role: ours with its container, the user's merged in, and what must stay."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain_operator import json_text
-from disttrain_operator.manifests import keys, template, volume
+from disttrain_operator.manifests import launch_secret, template, volume
 from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.context import Context, Object
 from disttrain_operator.manifests.volume import mounts, volumes
@@ -64,7 +65,7 @@ def theirs(context: Context, role: Role) -> Object:
 def _ours(context: Context, role: Role) -> Object:
     spec: Object = {
         "containers": [_container(context, role)],
-        "volumes": volumes(context, role),
+        "volumes": volumes(context),
         "securityContext": {
             **json_text.read(context.config.pod_security_context),
             # Changing the owner of many checkpoints at each start would take minutes.
@@ -151,7 +152,7 @@ def _container(context: Context, role: Role) -> Object:
         "image": context.job.spec.image or context.config.image,
         "env": _environment(context, role),
         "ports": _ports(role),
-        "volumeMounts": mounts(context, role),
+        "volumeMounts": mounts(context),
         "resources": {"requests": _REQUESTS[role]},
         "startupProbe": _probe(pod_layout.HEALTH_PATH, period=2, failures=_STARTUP_SECONDS // 2),
         "readinessProbe": _probe(pod_layout.READY_PATH, period=5, failures=3),
@@ -188,20 +189,29 @@ def _environment(context: Context, role: Role) -> list[Object]:
         Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
         Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
     }
-    if keys.are_needed(context):
-        values[Variable.CREDENTIALS_FILE] = str(pod_layout.credentials_file(role))
+    if launch_secret.needs_certificates(context):
+        values[Variable.CREDENTIALS_FILE] = str(pod_layout.TRUST_FILE)
     values["HOME"] = str(pod_layout.TEMPORARY_FOLDER)
     if context.job.spec.task.source is not None:
         values[Variable.TASK_FOLDER] = str(pod_layout.TASK_FOLDER)
     fields = {
         Variable.POD_NAME: "metadata.name",
+        Variable.POD_UID: "metadata.uid",
         Variable.POD_NAMESPACE: "metadata.namespace",
         Variable.POD_IP: "status.podIP",
     }
-    if role is Role.SHARD:
-        fields[Variable.INDEX] = f"metadata.labels['{cluster_labels.POD_INDEX}']"
+    fields |= {name: f"metadata.labels['{label}']" for name, label in _labels(context, role)}
     plain: list[Object] = [{"name": str(name), "value": value} for name, value in values.items()]
     return plain + [_from_field(name, path) for name, path in fields.items()]
+
+
+def _labels(context: Context, role: Role) -> Iterator[tuple[Variable, str]]:
+    """Variables that say which process of its role a pod is, and the labels that they come from."""
+    if role is Role.SHARD:
+        yield Variable.INDEX, cluster_labels.POD_INDEX
+    elif role is Role.REPLICA and context.partitions > 1:
+        yield Variable.INDEX, cluster_labels.REPLICA_INDEX
+        yield Variable.PARTITION, cluster_labels.POD_INDEX
 
 
 def _from_field(name: str, path: str) -> Object:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from disttrain.job import cluster_labels
+from disttrain.job.names import Role
 from disttrain_operator import json_text
 from disttrain_operator.kinds import CHILDREN, WORKLOADS, Kind
 from disttrain_operator.manifests import children
@@ -34,7 +35,10 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """All of a job's own objects; the scale of the workloads does not count."""
+    """All of a job's own objects; the scale of the workloads does not count.
+
+    What keeps one replica of several processes stands for those of all replicas.
+    """
 
     children: tuple[Child, ...]
     launch: str
@@ -54,10 +58,8 @@ def unpack(text: str) -> Objects | None:
         content = unpacker.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
         found = json_text.read(content)
         made = tuple(children.of(body) for body in found["objects"] if _is_known(body))
-        complete = {each.kind for each in made}.issuperset(WORKLOADS)
-        return (
-            Objects(made, str(found["launch"])) if complete and all(map(_is_whole, made)) else None
-        )
+        launch = str(found["launch"])
+        return Objects(made, launch) if all(map(_is_whole, made)) and _is_complete(made) else None
     except (binascii.Error, zlib.error, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -83,6 +85,12 @@ def marked(child: Child, text: str, templates: str) -> Child:
 def _is_known(body: Object) -> bool:
     """Whether this version makes such objects: a later one may have had others too."""
     return body["kind"] in {kind.name for kind in CHILDREN}
+
+
+def _is_complete(made: Sequence[Child]) -> bool:
+    """Whether something keeps the pods of each role."""
+    keepers = [each.workload for each in made]
+    return {keeper.role for keeper in keepers if keeper is not None}.issuperset(Role)
 
 
 def _is_strange(child: Child, context: Context) -> bool:

@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 from disttrain.job import cluster_names, pod_layout
 from disttrain.job.checkpoint import AccessMode, CheckpointVolume, WhenDeleted
-from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import keys
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.config import DefaultVolume
 from disttrain_operator.manifests.context import Context, Object
 
 _GROUP_READS = 0o440
-"""The pod's group, not only root, reads the keys."""
+"""The pod's group, not only root, reads what the pod is told."""
+
+IDENTITY = "identity"
+"""The volume of the pod's token."""
+TOKEN_SECONDS = 3600
+"""Of a token's lifetime; the kubelet renews it at four fifths of that."""
 
 
 class _Volume(NamedTuple):
@@ -87,12 +91,12 @@ def _described(volume: CheckpointVolume, default: DefaultVolume) -> DefaultVolum
     )
 
 
-def volumes(context: Context, role: Role) -> list[Object]:
-    return [{"name": each.name, **each.source} for each in _volumes(context, role)]
+def volumes(context: Context) -> list[Object]:
+    return [{"name": each.name, **each.source} for each in _volumes(context)]
 
 
-def mounts(context: Context, role: Role) -> list[Object]:
-    return [_mount(each) for each in _volumes(context, role)]
+def mounts(context: Context) -> list[Object]:
+    return [_mount(each) for each in _volumes(context)]
 
 
 def _mount(volume: _Volume) -> Object:
@@ -100,17 +104,32 @@ def _mount(volume: _Volume) -> Object:
     return {**mount, "readOnly": True} if volume.read_only else mount
 
 
-def _volumes(context: Context, role: Role) -> Iterator[_Volume]:
-    """What a role's pod mounts; of the credentials only the role's own."""
-    files = [pod_layout.LAUNCH_KEY]
-    if keys.are_needed(context):
-        files.append(pod_layout.credentials_key(role))
+def token() -> Object:
+    """The pod's own token, which nobody but the operator takes: it is no account's at the API."""
+    source = {
+        "audience": pod_layout.TOKEN_AUDIENCE,
+        "expirationSeconds": TOKEN_SECONDS,
+        "path": pod_layout.TOKEN_KEY,
+    }
+    return {
+        "projected": {
+            "sources": [{"serviceAccountToken": source}],
+            "defaultMode": _GROUP_READS,
+        }
+    }
+
+
+def _volumes(context: Context) -> Iterator[_Volume]:
+    is_encrypted = launch_secret.needs_certificates(context)
+    files = [pod_layout.LAUNCH_KEY, *([pod_layout.TRUST_KEY] if is_encrypted else [])]
     secret = {
-        "secretName": keys.secret_name(context),
+        "secretName": launch_secret.secret_name(context),
         "items": [{"key": file, "path": file} for file in files],
         "defaultMode": _GROUP_READS,
     }
     yield _Volume("launch", {"secret": secret}, pod_layout.LAUNCH_FOLDER, read_only=True)
+    if is_encrypted:
+        yield _Volume(IDENTITY, token(), pod_layout.TOKEN_FOLDER, read_only=True)
     memory = {"emptyDir": {"medium": "Memory"}}
     yield _Volume("shared-memory", memory, pod_layout.SHARED_MEMORY_FOLDER)
     yield _Volume("temporary", {"emptyDir": {}}, pod_layout.TEMPORARY_FOLDER)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final
 
+from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import ChildKey
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
@@ -97,6 +98,10 @@ class Observed:
         """The children of this job, likewise."""
         children = self.children.values()
         return [each for each in children if each.kind in kinds and each.owner_uid == job.uid]
+
+    def keepers_of(self, job: JobRecord, role: Role) -> list[ChildRecord]:
+        """What makes the pods of a role of this job."""
+        return [child for child in self.children_of(job) if child.role is role]
 
     def find(self, kind: Kind, name: str) -> Record | None:
         if kind is Kind.DistTrainJob:

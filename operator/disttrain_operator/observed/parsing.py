@@ -126,6 +126,12 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     )
 
 
+def _controller(metadata: dict[str, Any]) -> str:
+    owners = items(metadata.get("ownerReferences"))
+    found = next((each for each in owners if each.get("controller") is True), {})
+    return _kept(found.get("uid", ""))
+
+
 def _role(body: dict[str, Any]) -> Role | None:
     labels = mapping(body, "metadata", "labels")
     found = labels.get(cluster_labels.COMPONENT)
@@ -217,7 +223,9 @@ def pod(body: dict[str, Any]) -> PodRecord | None:
         tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
         disrupted=is_true(states.get(DISRUPTION)),
         outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
+        is_of_several=cluster_labels.REPLICA_INDEX in labels,
         restarting="terminated" in mapping(container, "state"),
+        controller=_controller(metadata),
         **_hindrance(container, states),
     )
 

@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from disttrain.job.names import Role
-from disttrain_operator import json_text
+from disttrain_operator import json_text, workload
 from disttrain_operator.kinds import Kind
+from disttrain_operator.workload import Workload
 
 
 class JobKey(NamedTuple):
@@ -146,6 +147,21 @@ class ChildRecord:
     trouble: str = ""
     """What its controller says hinders it."""
 
+    @property
+    def workload(self) -> Workload | None:
+        """Whose pods it makes; None for what makes none."""
+        return workload.of(self.kind, self.job.name, self.name)
+
+    @property
+    def role(self) -> Role | None:
+        """Of the pods that it makes."""
+        return None if self.workload is None else self.workload.role
+
+    @property
+    def is_of_one_replica(self) -> bool:
+        """Whether it keeps the processes of a replica that has several."""
+        return self.workload is not None and self.workload.group is not None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Death:
@@ -184,6 +200,8 @@ class PodRecord:
     unschedulable: bool
     outcome: Outcome | None
     """Of a coordinator that ended: what it decided."""
+    controller: str = ""
+    """Uid of the workload that controls it, by its owner reference; empty: none."""
     node: str = ""
     """Where it runs; empty: nowhere yet."""
     created: datetime | None = None
@@ -191,6 +209,8 @@ class PodRecord:
     """Whether the cluster took the pod away: a drain, a preemption, a lost node."""
     tainted: bool = False
     """Whether it was taken away because of its node's taint, as a lost node has one."""
+    is_of_several: bool = False
+    """Whether it is one of several processes of a replica, which end with each other."""
     restarting: bool = False
     """Whether its container has ended and was not started again until now."""
     earlier: tuple[Death, ...] = ()

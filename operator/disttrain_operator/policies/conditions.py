@@ -1,5 +1,6 @@
 """The conditions of a job: what is true of it, why, and what to do."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain.job.status import JobStatus
 from disttrain.job.status_section import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
-from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
+from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
 
@@ -35,14 +36,23 @@ class Situation:
     @property
     def shards(self) -> tuple[int, int]:
         """Ready and wanted."""
-        return self._ready(Kind.StatefulSet), self.spec.shards
+        return sum(each.ready for each in self._keepers(Role.SHARD)), self.spec.shards
 
     @property
     def replicas(self) -> tuple[int, int]:
-        return self._ready(Kind.ReplicaSet), self.spec.replicas.count
+        """Ready and wanted. One of several processes is ready when all of them are."""
+        partitions = self.spec.replicas.partitions
+        ready = sum(each.ready // partitions for each in self._keepers(Role.REPLICA))
+        return ready, self.spec.replicas.count
 
-    def _ready(self, kind: Kind) -> int:
-        return sum(child.ready for child in self.observed.children_of(self.job, (kind,)))
+    @property
+    def replicas_there(self) -> int:
+        """Those of which a process is there, even if it is ending."""
+        partitions = self.spec.replicas.partitions
+        return sum(math.ceil(each.remaining / partitions) for each in self._keepers(Role.REPLICA))
+
+    def _keepers(self, role: Role) -> list[ChildRecord]:
+        return self.observed.keepers_of(self.job, role)
 
 
 @dataclass(frozen=True, slots=True)

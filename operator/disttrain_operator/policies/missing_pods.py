@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from disttrain.job.names import Role
 from disttrain_operator import times, untrusted
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed import parsing
@@ -23,6 +24,9 @@ _SELDOM: Final = timedelta(minutes=10)
 
 REASON: Final = "FailedCreate"
 """Of the Events that tell why a workload cannot create its pods."""
+
+_MOST: Final = 3
+"""Workloads of a role that are asked for; the others lack pods for the same reason."""
 
 _TELLS_ITSELF: Final = Kind.ReplicaSet
 """Has a condition that says the same."""
@@ -71,11 +75,16 @@ def newest(events: Collection[Mapping[str, Any]]) -> str:
 def _due(
     children: Collection[ChildRecord], known: Mapping[str, Lack]
 ) -> list[tuple[str, datetime]]:
-    return [
-        (child.uid, _due_at(known[child.uid]))
+    lacking = [
+        child
         for child in children
         if child.kind is not _TELLS_ITSELF and not child.trouble and child.uid in known
     ]
+    asked: dict[Role | None, list[ChildRecord]] = {}
+    for child in sorted(lacking, key=lambda child: child.name):
+        asked.setdefault(child.role, []).append(child)
+    chosen = (child for each in asked.values() for child in each[:_MOST])
+    return [(child.uid, _due_at(known[child.uid])) for child in chosen]
 
 
 def _due_at(lack: Lack) -> datetime:

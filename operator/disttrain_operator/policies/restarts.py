@@ -1,4 +1,7 @@
-"""Failures of processes: counted per pod, judged by the failure policy, limited per role."""
+"""Failures of processes: counted per pod, judged by the failure policy, limited per role.
+
+Of several processes of a replica one fails and the others end because of it, which is one failure.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +17,7 @@ from disttrain.job.failure_policy import (
     MaxRestarts,
 )
 from disttrain.job.names import Role
+from disttrain.job.pod_layout import RESTART_CODE
 from disttrain_operator import untrusted
 from disttrain_operator.observed.records import Death, OperatorReason, Outcome, PodRecord
 
@@ -46,6 +50,11 @@ def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verd
             how = f"exit code {death.exit_code}, {death.reason}"
             return Verdict(rule.action, f"spec.failurePolicy.rules[{place}] ({how})")
     return Verdict(_OTHERWISE)
+
+
+def is_consequence(pod: PodRecord, death: Death | None) -> bool:
+    """Whether a process ended because another one of its replica did."""
+    return pod.is_of_several and death is not None and death.exit_code == RESTART_CODE
 
 
 def _rule_matches(rule: FailureRule, role: Role, death: Death) -> bool:
@@ -125,6 +134,8 @@ def count(
         known = tally.known.get(uid, 0)
         tally.seen[uid] = max(failures, known)
         for death, number in _new_deaths(pod, failures - known):
+            if is_consequence(pod, death):
+                continue
             verdict = judge(policy.rules, pod.role, death)
             fresh.append(Failed(pod, verdict))
             tally.total += number

@@ -3,7 +3,6 @@
 from enum import Enum
 
 from disttrain.job.spec import Spec
-from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Scale
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import JobRecord, Outcome
@@ -31,15 +30,17 @@ def decide(job: JobRecord, spec: Spec, observed: Observed, outcome: Outcome | No
     return Stage.STOP_COORDINATOR if _coordinator_is_there(job, observed) else Stage.STOP_ALL
 
 
-def scale(stage: Stage, spec: Spec, observed: Observed) -> Scale:
+def scale(stage: Stage, spec: Spec) -> Scale:
     if stage is Stage.RUN:
-        shards, replicas = spec.shards, spec.replicas.count
-        return Scale(shards=shards, replicas=replicas, coordinator=True)
+        return Scale(
+            shards=spec.shards,
+            replicas=spec.replicas.count,
+            partitions=spec.replicas.partitions,
+            coordinator=True,
+        )
     if stage is Stage.STOP_COORDINATOR:
-        shards, replicas = _wanted(observed, Kind.StatefulSet), _wanted(observed, Kind.ReplicaSet)
-        return Scale(shards=shards, replicas=replicas, coordinator=False)
-    ended = stage is Stage.ENDED
-    return Scale(shards=0, replicas=0, coordinator=ended and _wanted(observed, Kind.Job) > 0)
+        return Scale(shards=None, replicas=None, coordinator=False)
+    return Scale(shards=0, replicas=0, coordinator=None if stage is Stage.ENDED else False)
 
 
 def _coordinator_is_there(job: JobRecord, observed: Observed) -> bool:
@@ -47,7 +48,3 @@ def _coordinator_is_there(job: JobRecord, observed: Observed) -> bool:
     if keeper is not None and (keeper.wanted or keeper.remaining) and keeper.ended is None:
         return True
     return any(not pod.over for pod in coordinators(job, observed))
-
-
-def _wanted(observed: Observed, kind: Kind) -> int:
-    return sum(child.wanted for child in observed.children.values() if child.kind is kind)

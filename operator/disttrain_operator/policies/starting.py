@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
-from disttrain_operator.policies import missing_pods
+from disttrain_operator.policies import missing_pods, restarts
 from disttrain_operator.policies.missing_pods import Lack
 from disttrain_operator.policies.problem import Problem, ProblemType
 
@@ -65,13 +65,17 @@ def _volumes(children: list[ChildRecord], pods: Iterable[PodRecord]) -> list[Pro
 
 
 def _pods(pods: list[PodRecord]) -> list[Problem]:
-    stuck = [pod for pod in pods if _is_stuck(pod)]
+    stuck = sorted((pod for pod in pods if _is_stuck(pod)), key=_causes_first)
     if not stuck:
         return []
-    lines = [f"pod {pod.name}: {_why(pod)}" for pod in sorted(stuck, key=lambda pod: pod.name)]
+    lines = [f"pod {pod.name}: {_why(pod)}" for pod in stuck]
     more = f" (and {len(lines) - _MOST} more)" if len(lines) > _MOST else ""
     reason = "Unschedulable" if stuck[0].unschedulable else stuck[0].waiting
     return [Problem(ProblemType.CANNOT_START, "; ".join(lines[:_MOST]) + more, reason)]
+
+
+def _causes_first(pod: PodRecord) -> tuple[bool, str]:
+    return restarts.is_consequence(pod, pod.death), pod.name
 
 
 def _is_stuck(pod: PodRecord) -> bool:

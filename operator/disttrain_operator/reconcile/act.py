@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Trust
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
 from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import keys
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import outcomes, parsing
@@ -37,13 +37,14 @@ _ENDED = {
 _ONE_BY_ONE = (actions.Annotate, actions.CheckTemplates, actions.DeleteJob)
 """What others depend on, or what depends on all others."""
 
-_WAVES: tuple[tuple[Kind, ...], ...] = (
-    (Kind.RoleBinding,),
-    (Kind.StatefulSet,),
-    (Kind.ReplicaSet, Kind.Job),
-)
+_RIGHTS = 1
+_WAVE_OF = {Role.SHARD: 2, Role.REPLICA: 3, Role.COORDINATOR: 3}
+_WAVES = range(4)
 """What comes after what it names: rights after the account that gets them, workloads after what
 their pods are made with. Each wave only where nothing of somebody else had a name before."""
+
+_AT_ONCE = 64
+"""Requests of one job: those of thousands of replicas would time out waiting for each other."""
 
 
 class Actor:
@@ -53,17 +54,20 @@ class Actor:
         self,
         client: Client,
         inventory: Inventory,
-        issue: Callable[[str], Mapping[str, Credentials]],
+        trust: Callable[[str], Trust],
         context: Context | None,
         knowledge: Knowledge,
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._inventory = inventory
-        self._issue = issue
+        self._trust = trust
         self._context = context
         self._knowledge = knowledge
         self._clock = clock
+        self._added: list[int] = []
+        self._removed: list[int] = []
+        """Replicas of several processes: one Event tells of all of them."""
 
     async def perform(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do all of it; stops early when the API server refuses a template."""
@@ -78,6 +82,8 @@ class Actor:
             else:
                 waiting.append(action)
         await self._at_once(job, waiting)
+        if self._added or self._removed:
+            await self._record(job, events.replicas_changed(self._added, self._removed))
 
     async def _at_once(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do things together, then make workloads; of each wave all is tried before an error.
@@ -85,7 +91,7 @@ class Actor:
         Where a name is taken nothing is made that would run, and what was made is taken back.
         """
         is_first = not self._workloads(job)
-        for wave in ((), *_WAVES):
+        for wave in _WAVES:
             await _all(self._do(job, each) for each in steps if _wave(each) == wave)
             if self._knowledge.in_the_way:
                 if is_first:
@@ -111,6 +117,7 @@ class Actor:
             actions.CreateKeys: self._create_keys,
             actions.Create: self._create_missing,
             actions.Renew: self._renew,
+            actions.Remove: self._remove,
             actions.Rescale: self._rescale,
             actions.RestartAll: self._restart_all,
             actions.RemovePod: self._remove_pod,
@@ -150,9 +157,9 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            encrypted = keys.are_needed_by(action.launch)
-            issued = self._issue(self._context.uid) if encrypted else {}
-            secret = keys.secret(self._context, issued, action.launch)
+            encrypted = launch_secret.needs_certificates_by(action.launch)
+            trust = self._trust(self._context.uid) if encrypted else None
+            secret = launch_secret.secret(self._context, trust, action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.
@@ -180,8 +187,20 @@ class Actor:
 
     async def _create_missing(self, job: JobRecord, action: actions.Create) -> None:
         child = action.child
-        if await self._create(job, child) and job.phase == Phase.RUNNING:
+        if not await self._create(job, child) or job.phase != Phase.RUNNING:
+            return
+        if child.workload is not None and child.workload.group is not None:
+            self._added.append(child.workload.group)
+        else:
             await self._record(job, events.made_again(child.kind, child.name))
+
+    async def _remove(self, job: JobRecord, action: actions.Remove) -> None:
+        seen = action.seen
+        with suppress(NotFound, Conflict):
+            await self._client.delete(seen.kind, job.key.namespace, seen.name, seen.uid)
+        self._inventory.drop(seen)
+        if seen.workload is not None and seen.workload.group is not None:
+            self._removed.append(seen.workload.group)
 
     async def _create(self, job: JobRecord, child: Child) -> bool:
         """Make an object; returns whether it was."""
@@ -333,15 +352,25 @@ async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> Jo
 
 async def _all(calls: Iterable[Awaitable[None]]) -> None:
     """Do things together; all of it is tried before an error."""
-    for result in await asyncio.gather(*calls, return_exceptions=True):
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Awaitable[None]) -> None:
+        async with free:
+            await call
+
+    for result in await asyncio.gather(*map(one, calls), return_exceptions=True):
         if result is not None:
             raise result
 
 
-def _wave(action: actions.Action) -> tuple[Kind, ...]:
-    """The kinds with which an action is done; none for what comes before all workloads."""
-    kind = action.child.kind if isinstance(action, actions.Create | actions.Renew) else None
-    return next((wave for wave in _WAVES if kind in wave), ())
+def _wave(action: actions.Action) -> int:
+    """When an action is done, among those that are done together."""
+    if not isinstance(action, actions.Create | actions.Renew):
+        return 0
+    if action.child.kind is Kind.RoleBinding:
+        return _RIGHTS
+    keeper = action.child.workload
+    return 0 if keeper is None else _WAVE_OF[keeper.role]
 
 
 def _scaled(action: actions.Rescale) -> dict[str, Any]:

@@ -60,6 +60,13 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete what keeps a replica of several processes that the job shall have no longer."""
+
+    seen: ChildRecord
+
+
+@dataclass(frozen=True, slots=True)
 class Rescale:
     """Change how much of a workload runs."""
 
@@ -108,6 +115,7 @@ Action = (
     | CreateKeys
     | Create
     | Renew
+    | Remove
     | Rescale
     | RestartAll
     | RemovePod

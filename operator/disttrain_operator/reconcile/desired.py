@@ -14,7 +14,7 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain_operator import json_text, untrusted
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import access, keys, pod_security, stored, volume
+from disttrain_operator.manifests import access, launch_secret, pod_security, stored, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
@@ -64,6 +64,7 @@ _COUNTS: Final = (
     ("strategy",),
     ("parameterServer", "shards"),
     ("replicas", "count"),
+    ("replicas", "partitions"),
     ("suspend",),
     ("activeDeadlineSeconds",),
     ("pendingDeadlineSeconds",),
@@ -203,7 +204,7 @@ def _render(job: JobRecord, config: ManifestConfig) -> str:
     if context is None:
         return ""
     made = tuple(children(context, _WHOLE))
-    return stored.pack(Objects(made, keys.launch_file(context)))
+    return stored.pack(Objects(made, launch_secret.launch_file(context)))
 
 
 def _digest(text: str) -> bytes:

@@ -22,6 +22,8 @@ from disttrain_operator.reconcile.actions import RemovePod, Renew, Rescale, Rest
 LOG = logging.getLogger(__name__)
 
 _LONGEST_NOTE = 1000
+_MOST_LISTED = 8
+"""Replicas that an Event names."""
 _COMPONENT = "disttrain-operator"
 _GOOD = {ConditionType.COMPLETE, ConditionType.SUSPENDED}
 _RECORDED = {*_GOOD, ConditionType.FAILED, *ProblemType}
@@ -117,6 +119,20 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> EventText:
     return EventText(
         "Scaled", message, is_recorded=rescale.is_recorded, about=f"{kind.name} {name}"
     )
+
+
+def replicas_changed(added: Sequence[int], removed: Sequence[int]) -> EventText:
+    """Replicas of several processes were made, or taken away, while the job ran."""
+    told = ((added, "made"), (removed, "taken away"))
+    parts = [f"{what}: {_listed(indices)}" for indices, what in told if indices]
+    message = f"replicas {', '.join(parts)}; the job's spec says so"
+    return EventText("Scaled", message, about="replicas")
+
+
+def _listed(indices: Sequence[int]) -> str:
+    first = ", ".join(map(str, sorted(indices)[:_MOST_LISTED]))
+    more = len(indices) - _MOST_LISTED
+    return f"{first} and {more} more" if more > 0 else first
 
 
 def deleted(job: JobRecord) -> EventText:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
+from disttrain_operator.kinds import SHARED
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
@@ -21,7 +22,7 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import actions, desired, report, workloads
+from disttrain_operator.reconcile import actions, allowed, desired, report, workloads
 from disttrain_operator.reconcile.actions import Knowledge
 from disttrain_operator.reconcile.desired import Desired
 
@@ -76,7 +77,7 @@ def _planned(basis: _Basis) -> actions.Plan:
     steps = [*_count(basis, outcome, counted), *_remove_lost(basis)]
     steps += _read_events(basis, outcome)
     wished = _change(basis, stage, problems)
-    changes, beyond = workloads.allowed_by_now(wished, observed, basis.config)
+    changes, beyond = allowed.allowed_by_now(wished, observed, basis.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     steps += _explained(changes, observed, stage, outcome)
@@ -122,7 +123,9 @@ def _problems(basis: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
     if outcome is not None:
         return ()
     observed, knowledge = basis.observed, basis.knowledge
-    children = [*observed.children.values(), *knowledge.in_the_way]
+    # Names of their own that hold a uid are in nobody's way, and nobody watches them go.
+    own = (child for child in observed.children.values() if child.kind not in SHARED)
+    children = [*own, *knowledge.in_the_way]
     unmarked = workloads.unmarked(basis.job, observed)
     found = [
         *basis.wanted.problems,
@@ -187,7 +190,7 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
 
 
 def _change(basis: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
-    scale = stages.scale(stage, basis.wanted.spec, basis.observed)
+    scale = stages.scale(stage, basis.wanted.spec)
     context = basis.wanted.context
     if stage is not Stage.RUN:
         return workloads.stop(basis.job, basis.observed, scale)

@@ -1,14 +1,14 @@
 """One reconciliation of a job: observe, plan, act, report."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.errors import RetryableError
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Trust
 from disttrain.job.status import Phase
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
@@ -52,14 +52,14 @@ class Reconciler:
         client: Client,
         inventory: Inventory,
         config: ManifestConfig,
-        issue: Callable[[str], Mapping[str, Credentials]],
+        trust: Callable[[str], Trust],
         relist: Callable[[JobKey, str], Awaitable[None]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._inventory = inventory
         self._config = config
-        self._issue = issue
+        self._trust = trust
         self._relist = relist
         self._clock = clock
         self._known: dict[JobKey, Knowledge] = {}
@@ -112,7 +112,7 @@ class Reconciler:
             job = await self._record_end(request, job, planned)
         context = desired.of(job, self._config).context
         actor = Actor(
-            self._client, self._inventory, self._issue, context, request.knowledge, self._clock
+            self._client, self._inventory, self._trust, context, request.knowledge, self._clock
         )
         await actor.perform(job, planned.actions)
         request.knowledge.error = None

@@ -15,9 +15,8 @@ from disttrain.job.status import (
     Restarts,
 )
 from disttrain_operator import times
-from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import Death, EndPhase, JobRecord, Outcome, PodRecord
-from disttrain_operator.policies import conditions
+from disttrain_operator.policies import conditions, restarts
 from disttrain_operator.policies.conditions import Situation
 from disttrain_operator.policies.outcome import coordinator_job
 from disttrain_operator.policies.restarts import Counted
@@ -39,9 +38,7 @@ def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, A
     """The operator's fields; the same for the same situation, so that nothing is written twice."""
     before = conditions.status_before(situation.job.status)
     pods = situation.observed.pods_of(situation.job)
-    replica_sets = situation.observed.children_of(situation.job, (Kind.ReplicaSet,))
     known = {condition.type: condition for condition in before.conditions}
-    selector = cluster_labels.pods_of(situation.job.key.name, situation.job.uid, Role.REPLICA)
     made = JobStatus(
         observed_generation=situation.job.generation,
         phase=_phase(situation, before.phase),
@@ -50,12 +47,20 @@ def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, A
         start_time=_start_time(situation),
         completion_time=_completion_time(situation.outcome),
         restarts=Restarts(**{role.value: tally.total for role, tally in counted.tallies.items()}),
-        replicas=0 if _is_over(situation) else sum(each.remaining for each in replica_sets),
+        replicas=0 if _is_over(situation) else situation.replicas_there,
         ready_replicas=0 if _is_over(situation) else situation.replicas[0],
-        selector=cluster_labels.selector_text(selector),
+        selector=_selector(situation),
         failures=latest_failures(before.failures, pods),
     )
     return made.as_json()
+
+
+def _selector(situation: Situation) -> str:
+    """Selects as many pods as there are replicas: an autoscaler takes the one for the other."""
+    job, partitions = situation.job, situation.spec.replicas.partitions
+    own = cluster_labels.pods_of(job.key.name, job.uid, Role.REPLICA)
+    speakers = cluster_labels.speakers_of(job.key.name, job.uid)
+    return cluster_labels.selector_text(own if partitions == 1 else speakers)
 
 
 def _phase(situation: Situation, before: Phase | None) -> Phase:
@@ -87,7 +92,12 @@ def _is_over(situation: Situation) -> bool:
 
 def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:
     """The known deaths and those that pods tell of, the newest last; the same for the same."""
-    told = [_failure(pod, death) for pod in pods for death in pod.deaths]
+    told = [
+        _failure(pod, death)
+        for pod in pods
+        for death in pod.deaths
+        if not restarts.is_consequence(pod, death)
+    ]
     # What was left out before as too old is told again: only the time says which are the latest.
     # What is told last holds: that a process had no memory a kubelet may learn a moment later.
     found = {(failure.time, failure.pod): failure for failure in (*known, *told)}

@@ -4,17 +4,16 @@ What runs is never rendered again: a job's objects are those that were stored wi
 this operator would make of the job today.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from disttrain.job import cluster_names
 from disttrain.job.names import Role
 from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import access, children, stored
 from disttrain_operator.manifests.children import Child, ChildKey
-from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
@@ -24,9 +23,18 @@ from disttrain_operator.policies import outcome, starting
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Renew, Rescale
+from disttrain_operator.reconcile.actions import (
+    Action,
+    Create,
+    CreateKeys,
+    Remove,
+    Renew,
+    Rescale,
+)
+from disttrain_operator.workload import Workload
 
-_ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
+_REPLICAS: Final = Workload(Role.REPLICA)
+"""Those that are one process each, kept by one object."""
 
 _IN_BACKOFF: Final = (
     "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
@@ -71,13 +79,39 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     if not own:
         # Nobody may read Secrets, so the workloads tell whether this is the first time.
         actions.insert(0, _keys(target.job, objects, observed))
-    for child in objects.children:
-        if child.key not in observed.children and not _must_wait(child, target.job, observed):
-            actions.append(Create(_whole(child, text, target)))
-        elif child.key in renewed:
-            seen, because = observed.children[child.key], renewed[child.key]
-            actions.append(_renew(_whole(child, text, target), seen, because))
-    return [*actions, *_rescale(target.job, observed, target.scale, leave=renewed)]
+    wanted = _wanted(objects, target.scale)
+    for key, rendered in wanted.items():
+        if key in renewed:
+            seen, because = observed.children[key], renewed[key]
+            actions.append(_renew(_whole(rendered(), text, target), seen, because))
+        elif key not in observed.children:
+            child = _whole(rendered(), text, target)
+            actions += [] if _must_wait(child, target.job, observed) else [Create(child)]
+    surplus = [child for child in own if _is_surplus(child, wanted)]
+    actions += [Remove(child) for child in surplus]
+    left = {*renewed, *((child.kind, child.name) for child in surplus)}
+    return [*actions, *_rescale(target.job, observed, target.scale, leave=left)]
+
+
+def _wanted(objects: Objects, scale: Scale) -> dict[ChildKey, Callable[[], Child]]:
+    """The job's objects, with those of each replica that it shall have now.
+
+    Thousands of replicas have theirs already, and are rendered for nothing at no look.
+    """
+    return {
+        key: partial(children.of_replica, child, index)
+        for child in objects.children
+        for key, index in children.keys(child, scale.replicas or 0)
+    }
+
+
+def _is_surplus(child: ChildRecord, wanted: Collection[ChildKey]) -> bool:
+    """Whether it keeps a replica that was taken away.
+
+    A role's only object has its scale changed; what is going is told of until it is gone.
+    """
+    is_wanted = (child.kind, child.name) in wanted
+    return child.is_of_one_replica and not child.deleting and not is_wanted
 
 
 def check_keys(target: Target, observed: Observed) -> list[Action]:
@@ -113,8 +147,12 @@ def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
 
 
 def to_check(actions: list[Action]) -> tuple[Child, ...]:
-    created = (action.child for action in actions if isinstance(action, Create | Renew))
-    return tuple(child for child in created if child.kind in WORKLOADS)
+    """The workloads that are made, one of each role: others differ in nothing that can be wrong."""
+    found: dict[Role, Child] = {}
+    for action in actions:
+        if isinstance(action, Create | Renew) and action.child.workload is not None:
+            found.setdefault(action.child.workload.role, action.child)
+    return tuple(found.values())
 
 
 def _text(target: Target, own: list[ChildRecord]) -> tuple[str, str]:
@@ -133,13 +171,16 @@ def _text(target: Target, own: list[ChildRecord]) -> tuple[str, str]:
 def _absent(
     target: Target, objects: Objects, observed: Observed, common: Collection[ChildKey]
 ) -> list[Action]:
-    """Make what stands around the workloads: what jobs share, and rights of a chosen account."""
+    """Make what stands around the workloads: what jobs share, and who may do and reach what."""
     shared = children.common(target.job.key.namespace, target.context.config)
     wanted = [each for each in shared if each.key not in common]
     coordinator = next(each for each in objects.children if each.kind is Kind.Job)
     binding = access.binding_of(target.context, coordinator.body)
     if binding is not None and children.of(binding).key not in observed.children:
         wanted.append(children.of(binding))
+    policy = access.policy_between_processes(target.context)
+    if policy is not None and children.of(policy).key not in observed.children:
+        wanted.append(children.of(policy))
     return [Create(child) for child in wanted]
 
 
@@ -152,8 +193,19 @@ def _whole(child: Child, text: str, target: Target) -> Child:
 
 
 def _must_wait(child: Child, job: JobRecord, observed: Observed) -> bool:
-    """Whether another Job would start a second coordinator beside the one that is still ending."""
-    return child.kind is Kind.Job and any(not pod.over for pod in coordinators(job, observed))
+    """Whether pods of one before it are in the way.
+
+    Another Job would start a second coordinator beside the one that is still ending. Another
+    StatefulSet of a replica would wait longer than it must for the names of its pods.
+    """
+    if child.workload is None:
+        return False
+    if child.workload.role is Role.COORDINATOR:
+        return any(not pod.over for pod in coordinators(job, observed))
+    if child.workload.group is None:
+        return False
+    ending = (pod for pod in observed.pods_of(job) if pod.gone_at is not None and not pod.over)
+    return any(pod.name.startswith(f"{child.name}-") for pod in ending)
 
 
 def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
@@ -168,23 +220,23 @@ def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
 def _rescale(
     job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey] = ()
 ) -> list[Rescale]:
-    return [
-        Rescale((child.kind, child.name), child.uid, scale.of(child.kind))
-        for child in observed.children_of(job, WORKLOADS)
-        if not child.deleting
-        and child.ended is None
-        and (child.kind, child.name) not in leave
-        and child.wanted != scale.of(child.kind)
-    ]
+    found = []
+    for child in observed.children_of(job, WORKLOADS):
+        wanted = None if child.workload is None else scale.pods(child.workload)
+        key = child.kind, child.name
+        is_left = child.deleting or child.ended is not None or key in leave
+        if wanted is not None and wanted != child.wanted and not is_left:
+            found.append(Rescale(key, child.uid, wanted))
+    return found
 
 
 def _rescale_deployment(job: JobRecord, observed: Observed, scale: Scale) -> list[Rescale]:
     """Scale what an older operator kept the replicas with; its ReplicaSets tell how many run."""
-    name = cluster_names.replica_set(job.key.name)
+    name, wanted = _REPLICAS.name(job.key.name), scale.pods(_REPLICAS)
     sets = of_deployment(observed, name)
-    if not sets or sum(each.wanted for each in sets) == scale.replicas:
+    if not sets or wanted is None or sum(each.wanted for each in sets) == wanted:
         return []
-    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, scale.replicas)]
+    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, wanted)]
 
 
 def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
@@ -195,37 +247,3 @@ def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
         for each in observed.children.values()
         if each.kind is Kind.ReplicaSet and each.owned_by == owner and not each.deleting
     ]
-
-
-def allowed_by_now(
-    changes: list[Action], observed: Observed, config: ManifestConfig
-) -> tuple[list[Action], Problem | None]:
-    """The changes; if their pods are beyond the limits, those that end pods alone, and why.
-
-    What was stored with the job was maybe made when more was allowed.
-    """
-    found = (
-        desired.refused(child.body["spec"]["template"], _ROLE_OF[child.kind], config)
-        for child in _makers(changes, observed)
-    )
-    problem = next((each for each in found if each is not None), None)
-    if problem is None:
-        return changes, None
-    message = f"what was stored with the job is no longer allowed: {problem.message}"
-    ending = [each for each in changes if isinstance(each, Rescale) and not _grows(each, observed)]
-    return [*ending], replace(problem, message=message)
-
-
-def _makers(changes: Iterable[Action], observed: Observed) -> Iterator[Child]:
-    for change in changes:
-        if isinstance(change, Create | Renew) and change.child.kind in _ROLE_OF:
-            yield change.child
-        elif isinstance(change, Rescale) and _grows(change, observed):
-            stored = desired.unpacked(observed.children[change.child].objects)
-            children = () if stored is None else stored.children
-            yield from (child for child in children if child.key == change.child)
-
-
-def _grows(change: Rescale, observed: Observed) -> bool:
-    seen = observed.children.get(change.child)
-    return seen is not None and change.wanted > seen.wanted

@@ -69,6 +69,16 @@ LISTS: Final = _COUNTER(
     "Lists of all objects of a kind: at the start, and where a watch missed something.",
     ["kind"],
 )
+CERTIFICATES_SIGNED: Final = _COUNTER(
+    "disttrain_operator_certificates_signed",
+    "Certificates that processes of jobs got.",
+    ["role"],
+)
+CERTIFICATES_REFUSED: Final = _COUNTER(
+    "disttrain_operator_certificates_refused",
+    "Requests for certificates that were refused; a pod that is not known yet asks again.",
+    ["reason"],
+)
 STARTING_SECONDS: Final = _HISTOGRAM(
     "disttrain_operator_starting_seconds",
     "Seconds from the creation of a job to its first training.",

@@ -96,7 +96,8 @@ def events_of(name: str) -> Callable[[Object], bool]:
     pods = re.compile(
         f"{re.escape(cluster_names.shard_set(name))}-[0-9]+"
         f"|{re.escape(cluster_names.coordinator_job(name))}-0-{ending}"
-        f"|{re.escape(cluster_names.replica_set(name))}-{ending}"
+        # One process each, or what keeps several and each of those.
+        f"|{re.escape(cluster_names.replica_set(name))}-({ending}|[0-9]+-[0-9]+)"
     )
 
     def belongs(event: Object) -> bool:

@@ -9,8 +9,9 @@ import typer
 
 from disttrain.checkpoint import reading
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.cli import checkpoint_folder, live, wording
+from disttrain.cli import checkpoint_folder, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
+from disttrain.cli.run import go_on
 from disttrain.cluster import errors, resources
 from disttrain.cluster.interface import Target
 from disttrain.coordinator.errors import ManifestChanged
@@ -54,7 +55,7 @@ def resume(target: Target, which: Which) -> None:
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(live.resume(Path(which), check_checkpoint))
+    raise typer.Exit(go_on(Path(which), check_checkpoint))
 
 
 def means_cluster(which: str, target: Target) -> bool:

@@ -1,16 +1,35 @@
-"""`disttrain run`: train a job with processes of this machine."""
+"""`disttrain run`: train a job with processes of this machine, and go on with a run."""
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from disttrain.cli import live
+from disttrain.checkpoint.errors import CheckpointError
+from disttrain.cli import table, wording
+from disttrain.cli.live import display, lasting_output
 from disttrain.cli.manifests import Assignments
-from disttrain.job import manifest_file, support
-from disttrain.job.errors import InvalidManifest
+from disttrain.job import manifest_file, run_status, support
+from disttrain.job.credentials import Credentials
 from disttrain.job.finding import render
+from disttrain.job.identity import Identity
+from disttrain.job.location import Location
 from disttrain.job.spec import DistTrainJob
+from disttrain.launch.errors import OutputFolderInUse
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.outcome import Outcome, Result
+from disttrain.launch.run_folder import RunFolder, default_folders, require_own
+from disttrain.launcher import completion, local
+from disttrain.launcher import run as runs
+from disttrain.launcher.completion import Completed
+from disttrain.launcher.launcher import CoordinatorLink
+from disttrain.launcher.run import Run
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 Manifest = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Manifest of the job.")]
 Output = Annotated[
@@ -34,16 +53,132 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     job = accepted.job
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
-    _check_place(job, manifest)
-    raise typer.Exit(live.run(job, output, manifest.parent))
+    _name_what_is_missed(job)
+    raise typer.Exit(train(job, output, manifest.parent))
 
 
-def _check_place(job: DistTrainJob, manifest: Path) -> None:
-    """Refuse what no machine can do yet, and name what only a cluster would do."""
-    refused = support.on_one_machine(job)
-    if refused:
-        raise InvalidManifest(str(manifest), refused)
+def _name_what_is_missed(job: DistTrainJob) -> None:
+    """Name what only a cluster would do."""
     passed_over = support.without_meaning(job)
     if passed_over:
         names = ", ".join(map(render, passed_over))
         typer.echo(f"these fields mean nothing on one machine: {names}", err=True)
+
+
+def train(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
+    """Run a new job to its end; returns the exit code of the command."""
+    if output is not None:
+        return _watched(lambda: runs.new(job, output, task_folder, _issue))
+    return _watched(lambda: _new_by_default(job, task_folder))
+
+
+def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
+    for folder in default_folders(job.metadata.name, datetime.now().astimezone()):
+        if folder.parent.exists():
+            # Its name is known beforehand: in a folder that others share it may be a stranger's.
+            require_own(folder.parent)
+        with suppress(OutputFolderInUse):
+            return runs.new(job, folder, task_folder, _issue)
+    raise AssertionError
+
+
+def go_on(path: Path, check: Callable[[Path], None]) -> ExitCode:
+    """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
+
+    Nothing is started when the run is complete and its manifest asks for no more. `check` reads the
+    checkpoint, once nobody else writes any.
+    """
+    folder = RunFolder(path.resolve())
+    folder.read_record()
+    job = manifest_file.load_job(folder.job)
+    completed = completion.read(folder.summary)
+    if completed and completion.is_final(completed, completion.followed(folder), job.spec):
+        typer.echo(_nothing_left(job, folder, completed))
+        return ExitCode.COMPLETE
+
+    def prepare() -> Run:
+        folder.require_free()
+        check(path)
+        return runs.resumed(job, folder, _newest_checkpoint, _issue)
+
+    return _watched(prepare)
+
+
+def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) -> str:
+    shown = _shown(folder)
+    return (
+        f"{job.metadata.name} is {wording.completed(completed)}. The model is "
+        f"{shown}/{folder.model.name}. To train longer, ask for more by "
+        f"{wording.limit(completed.reason)} in {shown}/{folder.job.name}, "
+        f"and then: disttrain resume {shown}"
+    )
+
+
+def _watched(prepare: Callable[[], Run]) -> ExitCode:
+    run = prepare()
+    with lasting_output(lambda error: _say_unseen(error, run)):
+        typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
+        with display(lambda: run_status.read(run.folder.status)) as shown:
+            outcome = local.run_job(run, shown, _open_link)
+        _conclude(outcome, run)
+    return outcome.exit_code
+
+
+def _say_unseen(error: OSError, run: Run) -> None:
+    LOG.info("standard output takes no more", reason=error.strerror)
+    typer.echo(
+        f"standard output takes no more ({error.strerror}); {run.job.metadata.name} goes on "
+        f"unseen: Ctrl-C stops it, `disttrain status {_shown(run.folder)}` shows it",
+        err=True,
+    )
+
+
+def _issue(identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
+    issue: runs.Issue = table.later("issue credentials")
+    return issue(identities)
+
+
+def _newest_checkpoint(location: Location) -> Path | None:
+    newest: runs.NewestCheckpoint = table.later("newest checkpoint")
+    return newest(location)
+
+
+def _open_link(run: Run) -> CoordinatorLink:
+    open_link: Callable[[Run], CoordinatorLink] = table.later("open a link")
+    return open_link(run)
+
+
+def _conclude(outcome: Outcome, run: Run) -> None:
+    folder = run.folder
+    shown = _shown(folder)
+    if outcome.result is Result.COMPLETE:
+        ended = wording.ending(outcome.result, outcome.reason, outcome.message)
+        typer.echo(f"{ended}: the model is {shown}/{folder.model.name}")
+        said = run_status.read(folder.status)
+        measured = None if said is None else said.final_measures
+        if missed := wording.missed(run.job.spec.stop.target_metric, measured):
+            typer.echo(missed)
+    elif outcome.result is Result.STOPPED:
+        # Why it stopped also says if there was no room for a last checkpoint.
+        why = outcome.message or "interrupted"
+        if _can_go_on(run):
+            typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
+        else:
+            typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
+    else:
+        typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
+        typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)
+
+
+def _can_go_on(run: Run) -> bool:
+    try:
+        return _newest_checkpoint(run.folder.checkpoints(run.job)) is not None
+    except CheckpointError:
+        # A store that is away now may have one, as a resume will tell.
+        return True
+
+
+def _shown(folder: RunFolder) -> str:
+    here = Path.cwd()
+    path = folder.path
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,5 +1,6 @@
 """What a pod of a job is, as its object says. Pure."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,8 +50,16 @@ def container(status: Object, name: str = CONTAINER) -> Object:
 
 
 def in_order(pods: list[Object]) -> list[Pod]:
+    """By role; processes of one replica, of several, beside each other in the order of theirs."""
     found = map(read, pods)
-    return sorted(found, key=lambda pod: (_rank(pod.role), len(pod.name), pod.name))
+    return sorted(found, key=lambda pod: (_rank(pod.role), _parts(pod.name)))
+
+
+def _parts(name: str) -> list[tuple[int, str]]:
+    """The parts of a name, numbers by their size: the tenth comes after the ninth."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)
+    ]
 
 
 def _rank(role: str) -> int:

@@ -14,6 +14,8 @@ class Settings:
     """The rules of one stage of a job: of one strategy at work."""
 
     replicas: int
+    partitions: int = 1
+    """Processes of each replica."""
     shards: int
     holding_replicas: int = 0
     """Those from the first one on that hold the job's state; 0: shards do."""
@@ -72,6 +74,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
     strategy = job.strategy.rule
     return Settings(
         replicas=job.replicas.count,
+        partitions=job.replicas.partitions,
         shards=job.shards,
         holding_replicas=strategy.holding_replicas(job.replicas.count),
         batch_size=defaults.samples_per_step(stage),

@@ -17,6 +17,12 @@ OPERATOR = "disttrain-operator"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 """Label in which the StatefulSet's controller writes the index of a pod."""
 
+FIRST_POD = "0"
+"""Value of that label of the pod that speaks for a replica of several processes."""
+
+REPLICA_INDEX = "disttrain.dev/replica-index"
+"""Label of what keeps a replica of several processes, and of its pods: which replica it is."""
+
 OUTCOME = "disttrain.dev/outcome"
 """Annotation of workloads that were stopped for good: JSON with phase, reason, message and time."""
 
@@ -41,6 +47,11 @@ def all_pods(job: str, uid: str) -> dict[str, str]:
 
 def pods_of(job: str, uid: str, role: Role) -> dict[str, str]:
     return {**all_pods(job, uid), COMPONENT: role.value}
+
+
+def speakers_of(job: str, uid: str) -> dict[str, str]:
+    """Selects one pod of each replica that has several: who counts pods then counts replicas."""
+    return {**pods_of(job, uid, Role.REPLICA), POD_INDEX: FIRST_POD}
 
 
 def managed() -> dict[str, str]:

@@ -1,10 +1,12 @@
 """Names and addresses of what a job has on Kubernetes. Pure; made here and nowhere else.
 
 `job` is the job's name, of at most 40 characters: the longest name below stays within the 63 of a
-label although controllers append to it, and within the 52 beyond which StatefulSets break.
+label although controllers append to it, and within the 52 beyond which StatefulSets break. Of a
+replica beyond the thousandth that has several processes only a shorter name does.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from disttrain.job.names import Role
 
@@ -29,6 +31,9 @@ NETWORK_POLICY = "disttrain-jobs"
 CONTAINER = "disttrain"
 """The container of every pod that runs a role; templates are merged into it by this name."""
 
+LONGEST_SET: Final = 52
+"""Characters of a StatefulSet's name: with a revision behind it, it is a label of at most 63."""
+
 
 def service(job: str) -> str:
     return job
@@ -40,7 +45,25 @@ def shard_set(job: str) -> str:
 
 
 def replica_set(job: str) -> str:
+    """The ReplicaSet of replicas that are one process each."""
     return f"{job}-{Role.REPLICA}"
+
+
+def replica_group_set(job: str, replica_index: int) -> str:
+    """The StatefulSet of the processes of one replica that has several; its pods append theirs."""
+    return f"{replica_set(job)}-{replica_index}"
+
+
+def replica_of_set(job: str, name: str) -> int | None:
+    """The replica whose processes a StatefulSet of this name keeps; None for another one."""
+    index = name.removeprefix(f"{replica_set(job)}-")
+    is_one = index != name and index.isascii() and index.isdecimal() and str(int(index)) == index
+    return int(index) if is_one else None
+
+
+def replica_policy(job: str, uid: str) -> str:
+    """The NetworkPolicy of replicas of several processes; its uid keeps it out of others' way."""
+    return f"{replica_set(job)}-{uid[:8]}"
 
 
 def coordinator_job(job: str) -> str:
@@ -56,11 +79,12 @@ def own_account_binding(job: str, uid: str) -> str:
 
 
 def launch_secret(job: str, uid: str) -> str:
-    """The immutable Secret with the manifest and one key pair per role.
+    """The immutable Secret with the manifest, and of whom pods get their certificates.
 
-    It holds part of the uid, since the operator may not read whose an older Secret is.
+    It holds part of the uid, since the operator may not read whose an older Secret is. Older
+    operators made another one of another name: a job of theirs that is made anew gets both.
     """
-    return f"{job}-launch-{uid[:8]}"
+    return f"{job}-trust-{uid[:8]}"
 
 
 def checkpoints_claim(job: str) -> str:

@@ -98,7 +98,9 @@ class FailurePolicy(Section):
     """Restart budgets per role."""
 
     restart_backoff: RestartBackoff = RestartBackoff()
-    """Waiting before a restart."""
+    """Waiting before a restart on one machine. On Kubernetes kubelets wait in their own way: not
+    before the first restart of a pod's process, then 10 seconds, and twice as long each time up to
+    five minutes."""
 
     rules: Annotated[
         tuple[FailureRule, ...],

@@ -1,12 +1,22 @@
-"""Who a certificate says its holder is: a URI among its alternative names. Pure.
+"""Who a certificate says its holder is, and for whom its holder may speak. Pure.
 
-disttrain://JOB_UID/ROLE. A job's authority signs for no other job.
+A URI among the certificate's names says it: disttrain://JOB_UID/ROLE/GROUP/PARTITION/INSTANCE.
+GROUP is - where the coordinator chooses it. INSTANCE is what the instances of the process begin
+with, in a cluster the pod's uid; - says nothing. Certificates of older versions say JOB_UID/ROLE
+alone, for all processes of a role. A job's authority signs for no other job.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 _SCHEME = "disttrain://"
+_UNKNOWN = "-"
+LOOPS = "loop"
+"""What the instances of training loops of the user's own begin with: on one machine they have one
+certificate."""
+
+_INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,126}[A-Za-z0-9])?")
 
 
 class Identity(NamedTuple):
@@ -15,10 +25,59 @@ class Identity(NamedTuple):
     job_uid: str
     role: str
     """coordinator, shard, replica, or launcher."""
+    group: int | None = None
+    """Its index in the role; None: any, as the coordinator says."""
+    partition: int = 0
+    instance: str = ""
+    """What the process's instances begin with; empty: any."""
 
     @property
     def uri(self) -> str:
-        return f"{_SCHEME}{self.job_uid}/{self.role}"
+        group = _UNKNOWN if self.group is None else self.group
+        instance = self.instance or _UNKNOWN
+        return f"{_SCHEME}{self.job_uid}/{self.role}/{group}/{self.partition}/{instance}"
+
+    def __str__(self) -> str:
+        """As people call it: replica-1, replica-1-2, replica of INSTANCE."""
+        of = f" of {self.instance}" if self.instance else ""
+        return f"{_name(self.role, self.group, self.partition)}{of}"
+
+
+class Speaker(NamedTuple):
+    """For whom somebody wants to speak."""
+
+    role: str
+    group: int | None
+    """None: for whom the coordinator chooses."""
+    partition: int = 0
+    instance: str | None = None
+    """None: not known."""
+
+    def __str__(self) -> str:
+        of = f" of {self.instance}" if self.instance else ""
+        return f"{_name(self.role, self.group, self.partition)}{of}"
+
+
+def mismatch(identity: Identity, speaker: Speaker) -> str:
+    """Why the holder of a certificate may not speak for somebody; empty if it may."""
+    fits = (
+        identity.role == speaker.role
+        and identity.group in {None, speaker.group}
+        and identity.partition == speaker.partition
+        and (speaker.instance is None or is_instance_of(identity, speaker.instance))
+    )
+    return "" if fits else f"the certificate of {identity} does not speak for {speaker}"
+
+
+def is_instance_of(identity: Identity, instance: str) -> bool:
+    """Whether an instance can be the identity's own."""
+    own = identity.instance
+    return not own or instance == own or instance.startswith(f"{own}.")
+
+
+def pod_of(instance: str) -> str:
+    """The uid of an instance's pod; of an instance that is none of a pod's, the instance."""
+    return instance.partition(".")[0]
 
 
 def of_certificate(certificate: Mapping[str, object]) -> Identity | None:
@@ -31,7 +90,39 @@ def of_certificate(certificate: Mapping[str, object]) -> Identity | None:
 
 
 def parse(uri: str) -> Identity | None:
-    job_uid, _, role = uri.removeprefix(_SCHEME).partition("/")
-    if not uri.startswith(_SCHEME) or not job_uid or not role:
+    """None for what no authority of a job has signed."""
+    if not uri.startswith(_SCHEME):
         return None
-    return Identity(job_uid, role)
+    job_uid, *rest = uri.removeprefix(_SCHEME).split("/")
+    if not job_uid or not all(rest):
+        return None
+    match rest:
+        case [role]:
+            return Identity(job_uid, role)
+        case [role, group, partition, instance]:
+            return _whole(Identity(job_uid, role), group, partition, instance)
+    return None
+
+
+def is_instance(text: str) -> bool:
+    """Whether a text may stand in a URI as an instance."""
+    return _INSTANCE.fullmatch(text) is not None
+
+
+def _whole(start: Identity, group: str, partition: str, instance: str) -> Identity | None:
+    numbers = [each for each in (group, partition) if each != _UNKNOWN]
+    if partition == _UNKNOWN or not all(each.isascii() and each.isdecimal() for each in numbers):
+        return None
+    if instance != _UNKNOWN and not is_instance(instance):
+        return None
+    return start._replace(
+        group=None if group == _UNKNOWN else int(group),
+        partition=int(partition),
+        instance="" if instance == _UNKNOWN else instance,
+    )
+
+
+def _name(role: str, group: int | None, partition: int) -> str:
+    if group is None:
+        return role
+    return f"{role}-{group}-{partition}" if partition else f"{role}-{group}"

@@ -1,5 +1,10 @@
-"""Names of the processes of a job. A derived name is made here and nowhere else."""
+"""Names of the processes of a job. A derived name is made here and nowhere else.
 
+A group of one process and the process have one name: replica-3. Of a group of several each member
+has a name of its own: replica-3-0, replica-3-1.
+"""
+
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -30,14 +35,47 @@ def shard_name(shard_index: int) -> str:
     return f"{Role.SHARD}-{_checked(shard_index)}"
 
 
-def role_and_index(name: str) -> tuple[Role, int]:
-    """Return what a process name means; the coordinator has index 0. ValueError for other texts."""
+@dataclass(frozen=True, slots=True)
+class ProcessName:
+    """What the name of a process means."""
+
+    role: Role
+    index: int
+    """Of its group, in the role; the coordinator has 0."""
+    partition: int | None = None
+    """Of a replica of several processes; None: it is the only one of its group."""
+
+    def __str__(self) -> str:
+        return self.group if self.partition is None else f"{self.group}-{self.partition}"
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        if self.role is Role.COORDINATOR:
+            return COORDINATOR
+        return replica_name(self.index) if self.role is Role.REPLICA else shard_name(self.index)
+
+
+def member_name(replica_index: int, partition: int, partitions: int) -> str:
+    """Return the name of one of the processes of a replica that has so many."""
+    group = replica_name(replica_index)
+    return group if partitions == 1 else f"{group}-{_checked(partition)}"
+
+
+def parse(name: str) -> ProcessName:
+    """Return what a process name means. ValueError for other texts."""
     if name == COORDINATOR:
-        return Role.COORDINATOR, 0
-    role, _, index = name.partition("-")
-    if role in {Role.REPLICA, Role.SHARD} and index.isdecimal() and str(int(index)) == index:
-        return Role(role), int(index)
-    message = f"no process is called '{name}': expected {COORDINATOR}, shard-I or replica-I"
+        return ProcessName(Role.COORDINATOR, 0)
+    role, *numbers = name.split("-")
+    if all(number.isdecimal() and str(int(number)) == number for number in numbers):
+        if role in {Role.REPLICA, Role.SHARD} and len(numbers) == 1:
+            return ProcessName(Role(role), int(numbers[0]))
+        if role == Role.REPLICA and len(numbers) == 2:
+            return ProcessName(Role.REPLICA, *map(int, numbers))
+    message = (
+        f"no process is called '{name}': expected {COORDINATOR}, shard-I, replica-I or "
+        "replica-I-PARTITION"
+    )
     raise ValueError(message)
 
 

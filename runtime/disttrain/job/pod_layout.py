@@ -7,8 +7,6 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
-from disttrain.job.names import Role
-
 CONTROL_PORT: Final = 7070
 """Where the coordinator listens."""
 DATA_PORT: Final = 7071
@@ -30,15 +28,30 @@ TASK_FOLDER: Final = PurePosixPath("/task")
 CHECKPOINTS_FOLDER: Final = PurePosixPath("/checkpoints")
 """The volume that all roles share."""
 LAUNCH_FOLDER: Final = PurePosixPath("/etc/disttrain/launch")
+TOKEN_FOLDER: Final = PurePosixPath("/var/run/secrets/disttrain")
+"""The pod's token for the operator, which the kubelet renews."""
+TOKEN_KEY: Final = "token"  # noqa: S105 - The name of its file.
+TOKEN_AUDIENCE: Final = "disttrain.dev"  # noqa: S105 - For whom it is: nobody else takes it.
+SIGNING_PATH: Final = "/certificates"
+"""Where the operator signs."""
 SHARED_MEMORY_FOLDER: Final = PurePosixPath("/dev/shm")  # noqa: S108 - The pod's own, in memory.
 TEMPORARY_FOLDER: Final = PurePosixPath("/tmp")  # noqa: S108 - The pod's own, an emptyDir.
 
 LAUNCH_KEY: Final = "job.json"
 """Key of the launch Secret: the whole manifest with the job's namespace and uid."""
 LAUNCH_FILE: Final = LAUNCH_FOLDER / LAUNCH_KEY
+TRUST_KEY: Final = "trust.json"
+"""Key of the launch Secret: the certificate of the job's authority, and who signs by it."""
+TRUST_FILE: Final = LAUNCH_FOLDER / TRUST_KEY
+TOKEN_FILE: Final = TOKEN_FOLDER / TOKEN_KEY
 
 TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
 """Where a process writes how it ended."""
+
+
+RESTART_CODE: Final = 75
+"""Exit code of a process that ends so that a new life of it begins. Of several processes of a
+replica all but the one that failed end with it."""
 
 
 class Variable(StrEnum):
@@ -47,7 +60,11 @@ class Variable(StrEnum):
     ROLE = "DISTTRAIN_ROLE"
     """coordinator, shard or replica."""
     INDEX = "DISTTRAIN_INDEX"
-    """Index of a shard. Replicas have none: the coordinator names them when they join."""
+    """Index of a shard, or of a replica of several processes. A replica of one has none: the
+    coordinator names it when it joins."""
+    PARTITION = "DISTTRAIN_PARTITION"
+    """Which process of a replica of several it is, from 0; then its index is given, too. Missing:
+    0."""
     RUN_FOLDER = "DISTTRAIN_RUN_FOLDER"
     """Where the run's files lie."""
     TASK_FOLDER = "DISTTRAIN_TASK_FOLDER"
@@ -55,10 +72,13 @@ class Variable(StrEnum):
     LAUNCH_FILE = "DISTTRAIN_LAUNCH_FILE"
     """The manifest."""
     CREDENTIALS_FILE = "DISTTRAIN_KEYS_FILE"
-    """The role's certificate and key; not read with `encryption: none`.
+    """Of whom the process gets its certificate; or, of an older operator, the role's certificate
+    and key. Not read with `encryption: none`.
 
     Its name is that of the keys of before: an image of another version refuses the file, where
     under another name it would find none and encrypt nothing."""
+    TOKEN_FILE = "DISTTRAIN_TOKEN_FILE"  # noqa: S105 - A variable.
+    """The pod's token, if not where the kubelet keeps it."""
     TERMINATION_LOG = "DISTTRAIN_TERMINATION_LOG"
     """Where the outcome is written."""
     COORDINATOR_ADDRESS = "DISTTRAIN_COORDINATOR_ADDRESS"
@@ -69,21 +89,14 @@ class Variable(StrEnum):
     """What this process tells others to connect to, if not its host name in the cluster."""
     METRICS_ADDRESS = "DISTTRAIN_METRICS_ADDRESS"
     """Where this process serves its metrics, if not at the metrics port."""
+    POD_UID = "POD_UID"
+    """Uid of the pod."""
     POD_NAME = "POD_NAME"
     """Name of the pod."""
     POD_NAMESPACE = "POD_NAMESPACE"
     """Namespace of the pod."""
     POD_IP = "POD_IP"
     """Address of the pod."""
-
-
-def credentials_key(role: Role) -> str:
-    """Key of the launch Secret that the pods of a role mount, and no others."""
-    return f"{role}.json"
-
-
-def credentials_file(role: Role) -> PurePosixPath:
-    return LAUNCH_FOLDER / credentials_key(role)
 
 
 def run_folder(job: str, uid: str) -> PurePosixPath:

@@ -81,7 +81,8 @@ class Replicas(Section):
     """Number of replicas."""
 
     partitions: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Processes among which a replica divides its model. More than 1 is not supported yet."""
+    """Processes of each replica, which start, fail and are started again together. They do not
+    divide the model yet: all but the first only take part in a barrier before each step."""
 
     device: Annotated[Device, Field(strict=False)] = Device.AUTO
     """Where a replica computes."""

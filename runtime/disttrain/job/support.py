@@ -1,4 +1,4 @@
-"""What a good manifest asks for that cannot be done yet, or not in the place where it runs. Pure.
+"""What a good manifest asks for that cannot be done in the place where it runs. Pure.
 
 Also which fields mean nothing on one machine.
 Not among the rules: the same manifest may run elsewhere, or with a later release.
@@ -6,7 +6,7 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
-from disttrain.job import object_uri
+from disttrain.job import cluster_names, object_uri
 from disttrain.job.finding import Finding, Path
 from disttrain.job.section import Section, is_on_a_cluster
 from disttrain.job.spec import DistTrainJob, Spec
@@ -16,20 +16,22 @@ _CODE: Path = ("spec", "task", "source")
 """Here the code lies beside the manifest, so nothing is missed: one manifest serves both places."""
 
 
-def on_one_machine(job: DistTrainJob) -> list[Finding]:
-    return list(_anywhere(job.spec))
-
-
 def on_a_cluster(job: DistTrainJob) -> list[Finding]:
-    return [*_anywhere(job.spec), *_between_pods(job.spec)]
+    return [*_names(job), *_between_pods(job.spec)]
 
 
-def _anywhere(spec: Spec) -> Iterator[Finding]:
-    partitions = spec.replicas.partitions
-    if partitions > 1:
+def _names(job: DistTrainJob) -> Iterator[Finding]:
+    """What has no names that Kubernetes takes."""
+    name, replicas = job.metadata.name, job.spec.replicas
+    longest = cluster_names.replica_group_set(name, replicas.count - 1)
+    excess = len(longest) - cluster_names.LONGEST_SET
+    if replicas.partitions > 1 and excess > 0:
+        most = 10 ** (len(str(replicas.count - 1)) - excess)
         yield Finding(
-            path=("spec", "replicas", "partitions"),
-            message=f"model parallelism is not supported yet: must be 1, got {partitions}",
+            path=("spec", "replicas", "count"),
+            message=f"must be at most {most} for replicas of several processes of a job whose name "
+            f"has {len(name)} characters, got {replicas.count}: longer names of StatefulSets are "
+            "not taken; give the job a shorter name",
         )
 
 

@@ -1,16 +1,17 @@
 """What one process of a job is told at its start: a JSON file, written once, parsed strictly."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from disttrain.job import location, names
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
@@ -22,6 +23,8 @@ from disttrain.transport.header import Role as TransportRole
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts what belongs to a pod's service account."""
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,14 +61,19 @@ _JOIN_SECONDS = {Supervisor.LAUNCHER: 600.0, Supervisor.NODE: 86_400.0}
 class LaunchConfig:
     """The start of one process. What else it needs it learns from the coordinator when it joins."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
 
     job: DistTrainJob
     job_uid: str
     """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
     role: Role
     index: int | None
-    """Index within the role, stable over restarts. None: a replica that the coordinator names."""
+    """Of the group in its role, stable over restarts. None: a replica that the coordinator names.
+    """
+    partition: Annotated[int, Field(ge=0, exclude_if=lambda partition: partition == 0)] = 0
+    """Which process of its group it is."""
     run_folder: Path
     """The output folder; absolute."""
     task_folder: Path
@@ -79,6 +87,8 @@ class LaunchConfig:
     transport: TransportKind
     threads: int
     """Threads for computing; at least 1."""
+    group_address: Annotated[str, Field(exclude_if=lambda address: address == LOOPBACK)] = LOOPBACK
+    """Of this machine: where the other processes of its group connect to."""
     device: Device = Device.CPU
     """Where a replica computes; the replica itself resolves `auto`."""
     resume_from: Path | None = None
@@ -93,16 +103,29 @@ class LaunchConfig:
     """Where the coordinator writes the status of the job's object; None: nowhere."""
     credentials: Credentials | None = None
     """Of the process; None where nothing is encrypted, as in the files of other versions."""
+    renewed: Annotated[RenewedCredentials | None, Field(exclude=True)] = None
+    """Instead of those: credentials that are renewed while the process runs. In no file."""
+    instance: str = ""
+    """What the instances of this process begin with, as its certificate says; empty: anything."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
         if self.index is None and self.role is not Role.REPLICA:
             message = f"a {self.role} must have an index"
             raise ValueError(message)
+        if self.partition >= self.partitions:
+            message = f"partition {self.partition}: its group has {self.partitions} processes"
+            raise ValueError(message)
+
+    @property
+    def partitions(self) -> int:
+        """Processes of its group. Whom the coordinator names is alone."""
+        is_divided = self.role is Role.REPLICA and self.index is not None
+        return self.job.spec.replicas.partitions if is_divided else 1
 
     @property
     def process(self) -> str:
-        return process_name(self.role, self.index)
+        return process_name(self.role, self.index, self.partition, self.partitions)
 
     @property
     def shard_index(self) -> int:
@@ -118,7 +141,7 @@ class LaunchConfig:
     @property
     def transport_config(self) -> TransportConfig:
         """Raises InvalidLaunchConfig where credentials are missing."""
-        if self.is_encrypted and self.credentials is None:
+        if self.is_encrypted and (self.renewed or self.credentials) is None:
             message = (
                 f"{self.process} was given no credentials, and its job's spec.transport.encryption "
                 "is tls: start jobs with `disttrain run`"
@@ -129,8 +152,13 @@ class LaunchConfig:
             job_uid=self.job_uid,
             role=TransportRole[self.role.name],
             encryption=self.job.spec.transport.encryption,
-            credentials=self.credentials,
+            credentials=self.renewed or self.credentials,
         )
+
+    def new_instance(self) -> str:
+        """How one incarnation of this process calls itself as it joins; each time another one."""
+        chosen = uuid.uuid4().hex
+        return f"{self.instance}.{chosen[:8]}" if self.instance else chosen
 
     @property
     def join_seconds(self) -> float:
@@ -142,12 +170,16 @@ class LaunchConfig:
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 
-def process_name(role: Role, index: int | None) -> str:
-    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one."""
+def process_name(role: Role, index: int | None, partition: int = 0, partitions: int = 1) -> str:
+    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one.
+
+    Of several processes of a replica: `replica-0-0`, `replica-0-1`.
+    """
     if index is None:
         return role.value
-    named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
-    return named[role](index) if role in named else names.COORDINATOR
+    if role is Role.REPLICA:
+        return names.member_name(index, partition, partitions)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 
 _CONFIG = TypeAdapter(LaunchConfig)

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from disttrain.job import pod_layout
+
 
 class ExitCode(IntEnum):
     """Exit codes of the processes of a job and of all commands."""
@@ -16,7 +18,7 @@ class ExitCode(IntEnum):
     """A member met an error that a restart cannot heal; the message lies in its failure file."""
     CRASHED = 70
     """An error that nobody expected; the traceback is in the log."""
-    RESTART = 75
+    RESTART = pod_layout.RESTART_CODE
     """A member ends so that a new incarnation of it begins: it was declared dead, or lost its
     way."""
     SUPERSEDED = 76

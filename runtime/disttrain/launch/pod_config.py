@@ -11,7 +11,7 @@ from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch.config import ClusterAccess, LaunchConfig, Supervisor
+from disttrain.launch.config import LOOPBACK, ClusterAccess, LaunchConfig, Supervisor
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import TransportKind
 
@@ -29,6 +29,7 @@ class PodEnvironment:
 
     role: Role
     index: int | None
+    partition: int
     launch_file: Path
     task_folder: Path
     termination_log: Path
@@ -36,6 +37,7 @@ class PodEnvironment:
     """None: the job's own in the shared volume."""
     credentials_file: Path | None
     """None: not said; not read where nothing is encrypted."""
+    token_file: Path
     coordinator_address: str
     """Each address replaces what follows from the job's name and the cluster; empty: as there."""
     listen_address: str
@@ -43,7 +45,11 @@ class PodEnvironment:
     metrics_address: str
     pod: str
     """Name of the pod; empty outside of Kubernetes."""
+    pod_uid: str
+    """Empty likewise."""
     namespace: str
+    address: str
+    """Of the pod; empty: not known."""
     cluster: ClusterAccess | None
     """None: this is no pod."""
     threads: int | None
@@ -56,18 +62,22 @@ def read(environ: Mapping[str, str]) -> PodEnvironment:
     return PodEnvironment(
         role=role,
         index=_index(environ, role),
+        partition=_whole_number(environ, Variable.PARTITION) or 0,
         launch_file=_path(environ, Variable.LAUNCH_FILE) or Path(pod_layout.LAUNCH_FILE),
         task_folder=_path(environ, Variable.TASK_FOLDER) or Path(pod_layout.TASK_FOLDER),
         termination_log=_path(environ, Variable.TERMINATION_LOG)
         or Path(pod_layout.TERMINATION_LOG),
         run_folder=_path(environ, Variable.RUN_FOLDER),
         credentials_file=_path(environ, Variable.CREDENTIALS_FILE),
+        token_file=_path(environ, Variable.TOKEN_FILE) or Path(pod_layout.TOKEN_FILE),
         coordinator_address=environ.get(Variable.COORDINATOR_ADDRESS, ""),
         listen_address=environ.get(Variable.LISTEN_ADDRESS, ""),
         announce_address=environ.get(Variable.ANNOUNCE_ADDRESS, ""),
         metrics_address=environ.get(Variable.METRICS_ADDRESS, ""),
         pod=environ.get(Variable.POD_NAME, ""),
+        pod_uid=environ.get(Variable.POD_UID, ""),
         namespace=environ.get(Variable.POD_NAMESPACE, ""),
+        address=environ.get(Variable.POD_IP, ""),
         cluster=_cluster(environ),
         threads=_whole_number(environ, _THREADS),
     )
@@ -127,16 +137,19 @@ def make(
         )
         raise InvalidLaunchConfig(message)
     role = environment.role
+    _require_partition(environment, job.spec.replicas.partitions)
     return LaunchConfig(
         job=job,
         job_uid=uid,
         role=role,
         index=environment.index,
+        partition=environment.partition,
         run_folder=environment.run_folder or Path(pod_layout.run_folder(job.metadata.name, uid)),
         task_folder=environment.task_folder,
         coordinator_address=environment.coordinator_address or _coordinator(environment, job),
         listen_address=_listen(environment),
         announce_address=_announced(environment, job),
+        group_address=environment.address or LOOPBACK,
         transport=TransportKind.TCP,
         threads=_threads(environment, job, cores),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
@@ -146,6 +159,16 @@ def make(
         cluster=environment.cluster if role is Role.COORDINATOR else None,
         credentials=credentials,
     )
+
+
+def _require_partition(environment: PodEnvironment, partitions: int) -> None:
+    if environment.role is not Role.REPLICA:
+        partitions = 1
+    if environment.partition >= partitions:
+        wanted = f"must be below {partitions}, the processes of a {environment.role}"
+        raise _invalid(Variable.PARTITION, wanted, str(environment.partition))
+    if partitions > 1 and environment.index is None:
+        raise _invalid(Variable.INDEX, "must be the index of the replica", "")
 
 
 def _hosts(environment: PodEnvironment, job: DistTrainJob) -> Hosts:

@@ -12,21 +12,32 @@ import importlib
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from disttrain.errors import FinalError
 from disttrain.job import credentials, manifest_file
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, Trust
 from disttrain.job.errors import InvalidManifest
+from disttrain.job.identity import is_instance
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import atomic_file, linux, pod_config, process, process_one, termination_log
+from disttrain.launch import (
+    atomic_file,
+    linux,
+    pod_config,
+    pod_credentials,
+    process,
+    process_one,
+    termination_log,
+)
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import RESULTS
 from disttrain.launch.pod_config import PodEnvironment
+from disttrain.launch.pod_credentials import Applicant
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
@@ -41,30 +52,56 @@ def run(terminations: Terminations) -> NoReturn:
     """Live as the role that the environment names, to the end of this process."""
     try:
         environment = pod_config.read(os.environ)
-        config = _config(environment)
+        config, trust = _config(environment)
     except (InvalidLaunchConfig, InvalidManifest) as error:
         sys.stderr.write(f"{error}\n")
         process.end(ExitCode.USAGE)
     process_one.reap_orphans()
     logs.configure(config.process, None)
+    if trust is not None:
+        config = _identified(config, _applicant(environment, config, trust))
     if config.role is Role.COORDINATOR:
         process.end(_coordinate(config, environment.termination_log))
     process.end(_take_part(config, environment.termination_log, terminations))
 
 
-def _config(environment: PodEnvironment) -> LaunchConfig:
+def _config(environment: PodEnvironment) -> tuple[LaunchConfig, Trust | None]:
+    """What the process is told, and of whom it gets its certificate if it has none there."""
     job = manifest_file.load_job(environment.launch_file)
     found = None
     if job.spec.transport.is_encrypted:
         found = _credentials(environment.credentials_file)
-    return pod_config.make(environment, job, found, linux.usable_cores())
+    trust = found if isinstance(found, Trust) else None
+    issued = None if isinstance(found, Trust) else found
+    config = pod_config.make(environment, job, issued, linux.usable_cores())
+    if trust is not None and not is_instance(environment.pod_uid):
+        message = f"{Variable.POD_UID} must be the pod's uid, got {environment.pod_uid!r}"
+        raise InvalidLaunchConfig(message)
+    return config, trust
 
 
-def _credentials(file: Path | None) -> Credentials:
+def _applicant(environment: PodEnvironment, config: LaunchConfig, trust: Trust) -> Applicant:
+    return Applicant(
+        trust=trust,
+        job=config.job.metadata.name,
+        # The container may be started again in the same pod.
+        instance=f"{environment.pod_uid}.{os.urandom(4).hex()}",
+        token=environment.token_file,
+    )
+
+
+def _identified(config: LaunchConfig, applicant: Applicant) -> LaunchConfig:
+    """The config of a process that has a certificate of its own; waits until it is signed."""
+    first = applicant.ask_until_signed()
+    kept = pod_credentials.keep_renewed(first, applicant)
+    return replace(config, renewed=kept, instance=applicant.instance)
+
+
+def _credentials(file: Path | None) -> Credentials | Trust:
     if file is None:
         message = (
             f"{Variable.CREDENTIALS_FILE} is missing: with spec.transport.encryption tls it names "
-            "the file with the role's certificate and key"
+            "the file that says of whom the process gets its certificate"
         )
         raise InvalidLaunchConfig(message)
     try:
@@ -113,4 +150,7 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
         LOG.info("stays until it is told to end: there is nothing left to do")
         terminations.wait()
         return ExitCode.COMPLETE
-    return ExitCode.COMPLETE if code == ExitCode.INTERRUPTED else code
+    if code != ExitCode.INTERRUPTED:
+        return code
+    # Where another process of its replica was told to end, this one follows and comes again.
+    return ExitCode.COMPLETE if terminations.has_come() else ExitCode.RESTART

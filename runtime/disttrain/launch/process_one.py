@@ -9,6 +9,7 @@ container would no longer meet the role.
 """
 
 import os
+import select
 import signal
 import threading
 import time
@@ -30,13 +31,23 @@ class Terminations:
         self._read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._has_come = False
 
     def wait(self) -> None:
         """Return when SIGTERM has come, also if it came before. For the main thread."""
         # Handled, or else it would end this process instead of waking it.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        while signal.SIGTERM not in os.read(self._read, 4096):
-            pass
+        while not self._has_come:
+            self._take()
+
+    def has_come(self) -> bool:
+        """Whether SIGTERM has come until now, to somebody who handles it."""
+        while select.select([self._read], [], [], 0)[0]:
+            self._take()
+        return self._has_come
+
+    def _take(self) -> None:
+        self._has_come |= signal.SIGTERM in os.read(self._read, 4096)
 
 
 def end_on_sigterm(code: int) -> None:

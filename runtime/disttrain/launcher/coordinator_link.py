@@ -48,11 +48,12 @@ class ControlLink:
         self._latest = LatestStatus()
 
     def died(self, ended: Ended, log_tail: str, *, final: bool = False) -> None:
-        role, index = names.role_and_index(ended.name)
+        name = names.parse(ended.name)
         self._client.request(
             messages.MemberDied(
-                role=Role[role.name],
-                index=index,
+                role=Role[name.role.name],
+                index=name.index,
+                partition=name.partition or 0,
                 pid=ended.pid,
                 exit_code=ended.code,
                 reason=str(Exit(ended.code)),

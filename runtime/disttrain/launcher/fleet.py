@@ -54,11 +54,11 @@ class Fleet:
         self._tell_of_import_at = math.inf
 
     def can_start(self, name: str) -> bool:
-        role, _ = names.role_and_index(name)
+        role = names.parse(name).role
         return role is not Role.REPLICA or (self._preloaded and self._has_fork_server())
 
     def start(self, name: str) -> None:
-        role, _ = names.role_and_index(name)
+        role = names.parse(name).role
         is_program = role is Role.COORDINATOR
         host: ExecHost | ForkHost = self._programs if is_program else self._fork_server()
         host.start(name, self._folder.config(name), self._folder.log(name))
@@ -102,11 +102,11 @@ class Fleet:
             if (patience_seconds := host.patience_seconds()) is not None
         ]
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, how: signal.Signals = signal.SIGKILL) -> None:
         """End a process that was started here and has not ended; `events` tells of its end."""
         # Whoever waits for it ends the rest of its group.
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, how)
 
     def close(self) -> None:
         for host in self._hosts():

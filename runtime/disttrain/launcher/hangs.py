@@ -116,7 +116,7 @@ class Hangs:
         return [
             Owing(process.name, process.pid, "has not joined", IDLE_SECONDS[role])
             for process in running
-            if (role := names.role_and_index(process.name)[0]) in IDLE_SECONDS
+            if (role := names.parse(process.name).role) in IDLE_SECONDS
             and (process.name, process.pid) not in self._joined
         ]
 

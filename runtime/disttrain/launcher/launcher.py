@@ -20,7 +20,14 @@ from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
-from disttrain.launcher.supervision import POSTPONED_SECONDS, Phase, Process, Supervision, Verdict
+from disttrain.launcher.supervision import (
+    POSTPONED_SECONDS,
+    Phase,
+    Process,
+    State,
+    Supervision,
+    Verdict,
+)
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -106,6 +113,7 @@ class Launcher:
                     self._wait(interrupts)
                     self._interrupt(interrupts.take())
                     self._handle_events()
+                    self._end_groups()
                     self._look_for_room(self._listen())
                     self._watcher.tick(list(self._supervision.processes.values()))
         finally:
@@ -183,7 +191,7 @@ class Launcher:
 
     def _kill_hanging(self, heard: RunStatus | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
-        running = self._supervision.running
+        running = [one for one in self._supervision.running if one.state is State.RUNNING]
         for hang in self._hangs.look(running, heard, time.monotonic(), self._fleet.owing()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
@@ -197,6 +205,12 @@ class Launcher:
             self._watcher.event(f"the disk of {folder} is full: nothing is saved until it has room")
         elif lacked and not self._room.is_lacking:
             self._watcher.event(f"the disk of {folder} has room again")
+
+    def _end_groups(self) -> None:
+        """Whose group has ended is ended, too."""
+        for pid, how in self._supervision.to_stop(time.monotonic()):
+            LOG.info("ends with its group", pid=pid, signal=how.name)
+            self._fleet.kill(pid, how)
 
     def _handle_events(self) -> None:
         for event in self._fleet.events():
@@ -232,7 +246,7 @@ class Launcher:
         elif isinstance(verdict, GiveUpReason):
             self._give_up(event, verdict)
         elif not exit_.is_orderly:
-            # The job has ended: the coordinator must not wait for this one, too.
+            # The job has ended: the coordinator must not wait for this one, too. Or its group has.
             self._link.died(event, self._log_tail(event))
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
@@ -321,7 +335,7 @@ def _folder_gone(folder: Path) -> Outcome:
 def early_end(process: Process) -> str | None:
     """That a process which starts again had ended as if the job was over; None if it had not."""
     exit_ = process.last_exit
-    if exit_ is None or not exit_.is_orderly:
+    if exit_ is None or not exit_.is_orderly or process.is_consequence:
         return None
     return f"{process.name}: {exit_} before the job's end; starts again now"
 

@@ -1,12 +1,13 @@
 """Which processes a job has on one machine, and what each is told. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import names
+from disttrain.job import identity, names
 from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.identity import Identity
+from disttrain.job.names import LAUNCHER, ProcessName, Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.job.transport import TransportChoice
@@ -31,9 +32,10 @@ def share_out(spec: Spec, cores: int) -> Threads:
     """The threads of each shard and replica on a machine with so many cores.
 
     What the manifest says holds. Otherwise a shard has one thread, since one applies updates faster
-    than memory delivers them, and the replicas divide the cores, each with at least one thread.
+    than memory delivers them, and the processes of all replicas divide the cores, each with at
+    least one thread.
     """
-    replicas = spec.replicas.count
+    replicas = spec.replicas.count * spec.replicas.partitions
     set_aside = min(spec.shards, cores // CORES_PER_SHARD_CORE)
     return Threads(
         shard=spec.parameter_server.threads or 1,
@@ -55,13 +57,18 @@ class Place:
     cores: int
     resume_from: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
-    """By role, for a job over TCP, whose ports every user of the machine reaches."""
+    """By process, for a job over TCP, whose ports every user of the machine reaches."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
     """The names of all processes, in the order in which they are started."""
     shards = [names.shard_name(index) for index in range(job.spec.shards)]
-    replicas = [names.replica_name(index) for index in range(job.spec.replicas.count)]
+    partitions = job.spec.replicas.partitions
+    replicas = [
+        names.member_name(index, partition, partitions)
+        for index in range(job.spec.replicas.count)
+        for partition in range(partitions)
+    ]
     return [names.COORDINATOR, *shards, *replicas]
 
 
@@ -76,21 +83,36 @@ def needs_credentials(job: DistTrainJob) -> bool:
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
-    return {name: _config(job, place, *names.role_and_index(name)) for name in process_names(job)}
+    return {name: _config(job, place, names.parse(name)) for name in process_names(job)}
+
+
+def identities(job: DistTrainJob, uid: str) -> dict[str, Identity]:
+    """Who gets credentials, by process; `replica` are the loops that the coordinator names."""
+    found = {LAUNCHER: Identity(uid, LAUNCHER)}
+    for name in process_names(job):
+        process = names.parse(name)
+        partition = process.partition or 0
+        found[name] = Identity(uid, process.role.value, process.index, partition)
+    loops = Identity(uid, Role.REPLICA.value, instance=identity.LOOPS)
+    return found | {process_name(Role.REPLICA, None): loops}
 
 
 def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
     """What a training loop of the user's own is told, which the coordinator names."""
-    return _config(job, place, Role.REPLICA, None)
+    return replace(_config(job, place, None), instance=identity.LOOPS)
 
 
-def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> LaunchConfig:
+def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> LaunchConfig:
+    role, index = (Role.REPLICA, None) if name is None else (name.role, name.index)
+    partition = 0 if name is None else name.partition or 0
+    process = Role.REPLICA.value if name is None else str(name)
     threads = share_out(job.spec, place.cores)
     return LaunchConfig(
         job=job,
         job_uid=place.job_uid,
         role=role,
         index=index,
+        partition=partition,
         run_folder=place.run_folder,
         task_folder=place.task_folder,
         coordinator_address=_coordinator_address(job, place),
@@ -99,7 +121,7 @@ def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> L
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
-        credentials=place.credentials.get(role),
+        credentials=place.credentials.get(process),
     )
 
 

@@ -49,7 +49,7 @@ class GiveUpReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start the process again after so many seconds; it is the role's `number`-th restart."""
+    """Start the group again after so many seconds; it is the role's `number`-th restart."""
 
     delay_seconds: float
     number: int
@@ -66,11 +66,12 @@ class History:
 def decide(
     spec: Spec, history: History, name: str, exit_: Exit, *, lived_seconds: float
 ) -> Restart | GiveUpReason:
-    """What follows the end of the process `name`: a restart, counted in `history`, or no more.
+    """What follows the end of the group `name`: a restart, counted in `history`, or no more.
 
-    A process that lived longer than the longest wait begins again with the shortest one.
+    It has ended with the first of its processes, and is one failure. A group that lived longer than
+    the longest wait begins again with the shortest one.
     """
-    role, _ = names.role_and_index(name)
+    role = names.parse(name).role
     if reason := _reason_to_give_up(spec, history, role, exit_):
         return reason
     backoff = spec.failure_policy.restart_backoff

@@ -3,13 +3,14 @@
 import errno
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import effective, names
+from disttrain.job import effective
 from disttrain.job.credentials import Credentials
+from disttrain.job.identity import Identity
 from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -20,7 +21,14 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, sockets_folder
-from disttrain.launcher.plan import Place, joining, needs_credentials, plan, transport_kind
+from disttrain.launcher.plan import (
+    Place,
+    identities,
+    joining,
+    needs_credentials,
+    plan,
+    transport_kind,
+)
 from disttrain.transport.config import TransportKind
 
 _ANOTHER_FOLDER = "choose a folder that you may write"
@@ -70,8 +78,8 @@ class Run:
         self._held.close()
 
 
-Issue = Callable[[str, Iterable[str]], Mapping[str, Credentials]]
-"""Makes the credentials of roles, for the uid of a job; only a job over TCP needs any."""
+Issue = Callable[[Mapping[str, Identity]], Mapping[str, Credentials]]
+"""Makes the credentials of processes, by name; only a job over TCP needs any."""
 
 NewestCheckpoint = Callable[[Location], Path | None]
 """Finds the newest complete checkpoint at a location; its hashes are not checked."""
@@ -166,7 +174,7 @@ def _place(
     if transport_kind(job) is TransportKind.TCP:
         port = held.enter_context(reserved_port.reserve())
     if needs_credentials(job):
-        found = issue(uid, [*Role, names.LAUNCHER])
+        found = issue(identities(job, uid))
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,

@@ -1,6 +1,12 @@
-"""The states of a job's processes, and what follows from their starts and ends. Pure."""
+"""The states of a job's processes, and what follows from their starts and ends. Pure.
 
-from collections.abc import Callable, Iterable
+The processes of a group live and die together: when one ends, the others are ended, and all are
+started again together, as one restart.
+"""
+
+import math
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,6 +15,8 @@ from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import Exit, GiveUpReason, History, Restart, decide
 
+GRACE_SECONDS = 2.0
+"""Between SIGTERM and SIGKILL, for a process whose group has ended: it has nothing to save."""
 POSTPONED_SECONDS = 10.0
 """Between two attempts to start a process. A disk that is full stays so for a while."""
 
@@ -21,6 +29,8 @@ class State(StrEnum):
     STARTING = "starting"
     """Asked for."""
     RUNNING = "running"
+    STOPPING = "stopping"
+    """Another one of its group has ended: it is told to end."""
     WAITING = "waiting"
     """Ended; to be started again when its time comes."""
     ENDED = "ended"
@@ -53,8 +63,18 @@ class Process:
     """When it was asked for."""
     restarts: int = 0
     last_exit: Exit | None = None
+    is_consequence: bool = False
+    """The last exit: another one of its group had ended before."""
+    is_held: bool = False
+    """It waits until the last one of its group has ended."""
+    kill_at: float | None = None
+    """When it is killed, while STOPPING; None: it was not told to end yet."""
     is_postponed: bool = False
     """It could not be started, and waits for the next attempt."""
+
+    @property
+    def group(self) -> str:
+        return names.parse(self.name).group
 
 
 Verdict = Restart | GiveUpReason | None
@@ -81,6 +101,7 @@ class Supervision:
             # Counted here: what waits when the job ends is not started again.
             process.restarts += process.last_exit is not None
             process.state = State.STARTING
+            process.kill_at = None
             process.since = now
         return found
 
@@ -88,8 +109,8 @@ class Supervision:
         return any(_is_due(process, now) for process in self.processes.values())
 
     def next_due(self) -> float | None:
-        waiting = (each.due for each in self.processes.values() if each.state is State.WAITING)
-        return min(waiting, default=None)
+        waiting = (each for each in self.processes.values() if each.state is State.WAITING)
+        return min((each.due for each in waiting if not each.is_held), default=None)
 
     def postponed(self, name: str, now: float) -> bool:
         """A process that was due could not be started; whether that is new.
@@ -105,7 +126,8 @@ class Supervision:
 
     def started(self, name: str, pid: int) -> None:
         process = self.processes[name]
-        process.state = State.RUNNING
+        if process.state is not State.STOPPING:
+            process.state = State.RUNNING
         process.is_postponed = False
         process.pid = pid
 
@@ -113,16 +135,36 @@ class Supervision:
         """A process has ended. A verdict other than Restart means that it stays so."""
         process = self.processes[name]
         process.last_exit = exit_
+        process.is_consequence = process.state is State.STOPPING
+        if process.is_consequence and exit_.code != ExitCode.FINAL_ERROR:
+            process.state = State.WAITING if self._starts_again else State.ENDED
+            self._regroup(process)
+            return None
         process.state = State.ENDED
         verdict = self._verdict(process, exit_, now)
         if isinstance(verdict, Restart):
             process.state = State.WAITING
             process.due = now + verdict.delay_seconds
+            self._end_group(process)
+            self._regroup(process)
         elif name == names.COORDINATOR:
             self._end()
         elif isinstance(verdict, GiveUpReason):
             self.closes()
         return verdict
+
+    def to_stop(self, now: float) -> Iterator[tuple[int, signal.Signals]]:
+        """Processes that are to end with their group, and the signal for each; each told once."""
+        for process in self.processes.values():
+            if process.state is not State.STOPPING or not process.pid:
+                continue
+            if process.kill_at is None:
+                process.kill_at = now + GRACE_SECONDS
+                yield process.pid, signal.SIGTERM
+            elif now >= process.kill_at:
+                process.kill_at = math.inf
+                # One that was stopped heeds nothing else.
+                yield process.pid, signal.SIGKILL
 
     def interrupted(self) -> None:
         """The user wants an end: the coordinator has been asked for one."""
@@ -140,7 +182,37 @@ class Supervision:
 
     @property
     def running(self) -> list[Process]:
-        return [each for each in self.processes.values() if each.state is State.RUNNING]
+        """Those told to end with their group included."""
+        there = {State.RUNNING, State.STOPPING}
+        return [each for each in self.processes.values() if each.state in there and each.pid]
+
+    @property
+    def _starts_again(self) -> bool:
+        return self.phase in {Phase.RUNNING, Phase.STOPPING}
+
+    def _others(self, process: Process) -> list[Process]:
+        group = process.group
+        found = (each for each in self.processes.values() if each.group == group)
+        return [each for each in found if each is not process]
+
+    def _end_group(self, process: Process) -> None:
+        """The others have to end, and are due with this one."""
+        for other in self._others(process):
+            other.due = process.due
+            if other.state is State.STARTING:
+                # It is told when it is there.
+                other.pid = 0
+            if other.state in {State.STARTING, State.RUNNING}:
+                other.state = State.STOPPING
+            elif other.state is State.DUE:
+                other.state = State.WAITING
+
+    def _regroup(self, process: Process) -> None:
+        """The processes of a group wait for its last one to end."""
+        others = self._others(process)
+        is_ending = any(each.state is State.STOPPING for each in others)
+        for each in (process, *others):
+            each.is_held = is_ending
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
         if self.phase is Phase.ENDING or _decided(process, exit_):
@@ -148,7 +220,7 @@ class Supervision:
         if self.phase is Phase.CLOSING and process.name != names.COORDINATOR:
             return None
         lived = now - process.since
-        return decide(self._spec, self._history, process.name, exit_, lived_seconds=lived)
+        return decide(self._spec, self._history, process.group, exit_, lived_seconds=lived)
 
     def _end(self) -> None:
         self.phase = Phase.ENDING
@@ -170,4 +242,5 @@ def _decided(process: Process, exit_: Exit) -> bool:
 
 
 def _is_due(process: Process, now: float) -> bool:
-    return process.state is State.DUE or (process.state is State.WAITING and process.due <= now)
+    is_time = process.state is State.WAITING and process.due <= now
+    return process.state is State.DUE or (is_time and not process.is_held)

@@ -188,7 +188,7 @@ class ShardLink:
 
     def _reopen(self) -> None:
         self.close()
-        self.channel = self._config.transport.connect(self._address, Role.SHARD)
+        self.channel = self._config.transport.connect(self._address, Role.SHARD, self.shard)
         self._number = next(_NUMBERS)
         self.state = LinkState.GREETING
         self._greet_at = 0.0

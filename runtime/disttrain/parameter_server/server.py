@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-import uuid
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -155,6 +154,7 @@ class ShardProcess:
         if latest.replicas is not None and latest.epoch != self._epoch:
             self._epoch = latest.epoch
             self.reporter.shard.admit_only(latest.replicas)
+            self.serving.instances = latest.instances
 
     def _report(self) -> ShardReport:
         served, shard = self.metrics, self.reporter.shard
@@ -224,6 +224,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     shutdown = _graceful_shutdown(config, shard, restored)
     serving = Serving(listener, shard)
+    serving.instances = joined.instances
     open_parts = stores.open_parts(config.checkpoints)
     reload = partial(recovery.reload, config)
     runner = CommandRunner(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
@@ -288,7 +289,7 @@ def _introduction(config: LaunchConfig, surroundings: Surroundings, known: Resto
     return Join(
         role=Role.SHARD,
         index=config.index,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=surroundings.pid,
         data_address=config.announce_address or surroundings.listener.address,
         metrics_address=surroundings.metrics.address,

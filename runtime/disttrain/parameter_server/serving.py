@@ -1,10 +1,16 @@
 """Carries messages between a listener and a shard, and remembers which connections are over."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
+from disttrain.job import identity
+from disttrain.job.identity import Identity, Speaker
+from disttrain.parameter_server.deliveries import Decision
+from disttrain.parameter_server.holder_side import Refused
 from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.shard import Shard
-from disttrain.transport.header import Header, Verb
+from disttrain.transport.header import Header, Reason, Verb
+from disttrain.transport.impostors import Impostors
 from disttrain.transport.interface import Listener, Request
 
 _REMEMBERED = 4096
@@ -21,11 +27,14 @@ class Serving:
         self.pushed_bytes = 0
         self.fetched_bytes = 0
         """Payload since the process started."""
+        self.instances: Mapping[int, tuple[str, ...]] = {}
+        """Of the replicas that are served, by index and partition, as their certificates say."""
         self._listener = listener
         self._shard = shard
         self._peers: dict[tuple[int, int, int], tuple[int, bytes]] = {}
         """By sender, incarnation and side: the number of the latest connection, and its peer."""
         self._over: OrderedDict[bytes, None] = OrderedDict()
+        self._impostors = Impostors(listener)
 
     def serve_waiting(self) -> int:
         """Handle requests that have arrived, up to a bound; how many there were."""
@@ -48,6 +57,11 @@ class Serving:
             # such a FETCH would write into memory that the sender uses for something else by now.
             return
         header = request.header
+        if request.identity is not None and (why := self._impostor(request.identity, header)):
+            self._impostors.note(why)
+            answer = self._shard.state.refuse(header, Refused(Reason.NOT_ALLOWED, why))
+            self._listener.reply(request, answer.header, answer.payload)
+            return
         if header.verb in (Verb.PUSH, Verb.STAGE):
             self.pushed_bytes += request.payload.nbytes
         for answer in self._shard.handle(header, request.payload):
@@ -57,6 +71,16 @@ class Serving:
                 self.fetched_bytes += len(answer.payload)
             if not self._listener.reply(request, answer.header, answer.payload):
                 self.unanswered += 1
+
+    def _impostor(self, sender: Identity, header: Header) -> str:
+        """Why the holder of a certificate may not speak as this sender; empty if it may."""
+        partition, instance = sender.partition, None
+        standing = self._shard.state.deliveries.standing(header.sender, header.incarnation)
+        if standing is Decision.APPLY and (known := self.instances.get(header.sender)):
+            # Of other incarnations it is not known whose they are; nothing is taken from them.
+            partition = partition if partition < len(known) else 0
+            instance = known[partition]
+        return identity.mismatch(sender, Speaker(sender.role, header.sender, partition, instance))
 
     def _replace_connection(self, peer: bytes, header: Header) -> None:
         """Only of a sender that the shard has welcomed; of each, the living incarnation is kept."""

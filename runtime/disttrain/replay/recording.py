@@ -89,7 +89,9 @@ def read(folder: Path) -> Recording:
             f"--set spec.record=true{full}"
         )
     shard = launch_config.read(run.config(names.shard_name(0)))
-    replica = launch_config.read(run.config(names.replica_name(0)))
+    # The first process of a replica has done all that is recorded.
+    first = names.member_name(0, 0, job.spec.replicas.partitions)
+    replica = launch_config.read(run.config(first))
     state = _state(replica)
     noted = _environment(run.ledger)
     found = _logs(run.ledger)

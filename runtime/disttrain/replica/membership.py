@@ -1,6 +1,7 @@
 """How a process that computes gradients becomes a member of a job."""
 
 from collections.abc import Callable
+from concurrent.futures import wait
 
 import torch
 from torch import nn
@@ -8,11 +9,14 @@ from torch import nn
 from disttrain.coordinator.errors import NotJoined
 from disttrain.coordinator.protocol import leave_notices
 from disttrain.coordinator.protocol.client import CoordinatorClient
-from disttrain.coordinator.protocol.messages import Join, Joined
+from disttrain.coordinator.protocol.commands import Done, End
+from disttrain.coordinator.protocol.fields import MemberId, Progress
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.job.spec import Audit
-from disttrain.launch.config import LaunchConfig
+from disttrain.launch.config import LaunchConfig, Supervisor
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
@@ -28,6 +32,11 @@ from disttrain.transport.header import Role
 from disttrain.transport.interface import Memory
 
 _FLUSH_SECONDS = 2.0
+_HEARD_SECONDS = 5.0
+"""The coordinator has so long to answer a leave notice; then a file tells its next incarnation."""
+LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
+"""How long a process that was told to leave waits for answers to the last pushes of its replica: on
+a cluster, the shard that owes one may be on its way to another node."""
 
 
 class Membership:
@@ -117,6 +126,26 @@ class Membership:
             placement=placement,
         )
         return Sides(push=PushClient(client), fetch=FetchClient(client))
+
+    def leave(self, member: MemberId, progress: Progress | None) -> None:
+        """Say that this process ends by its own will. None: the shards tell how far it came."""
+        leave = Leave(member=member, reason="SIGTERM", progress=progress)
+        answer = self.coordinator.request(leave)
+        if wait([answer], _HEARD_SECONDS).not_done:
+            self.leave_notices.write(leave)
+
+    def told_to_end(self) -> ExitCode | None:
+        """How to end by what the coordinator has told; None: it has told no end.
+
+        What else it has told is over with this process.
+        """
+        code = None
+        while not self.coordinator.commands.empty():
+            numbered = self.coordinator.commands.get()
+            if isinstance(numbered.order, End):
+                self.coordinator.answer(numbered, Done())
+                code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
+        return code
 
     def close(self) -> None:
         """End the connections, that to the coordinator when it has answered everything.

@@ -9,7 +9,6 @@ with disttrain.DownpourOptimizer(model, "runs/digits") as optimizer:
 
 import os
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -166,7 +165,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         return Join(
             role=Role.REPLICA,
             index=None,
-            instance=uuid.uuid4().hex,
+            instance=self._membership.config.new_instance(),
             pid=os.getpid(),
             layout=model_tensors.describe(model).layout,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
 from disttrain.task.errors import GroupsError
 from disttrain.task.groups import NO_GROUP, GroupFactors
+from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 
 
@@ -32,10 +34,22 @@ class Prepared:
     train: Examples
     test: Examples
     device: torch.device
+    before_step: Callable[[], None] | None = None
+    """What a step waits for: the other processes of the replica, if it has any."""
 
     def loss(self) -> LossOfBatch:
-        place = task_calls.mover(self.device)
-        return lambda batch, context: self.task.loss(self.model, place(batch), context)
+        """The loss of one step, in training."""
+        place, before_step = task_calls.mover(self.device), self.before_step
+
+        def alone(batch: Any, context: LossContext) -> BatchLoss:
+            return self.task.loss(self.model, place(batch), context)
+
+        def together(batch: Any, context: LossContext) -> BatchLoss:
+            assert before_step is not None  # noqa: S101  Else each is alone.
+            before_step()
+            return alone(batch, context)
+
+        return alone if before_step is None else together
 
     def pipeline(
         self,

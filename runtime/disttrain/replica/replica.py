@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
 from pathlib import Path
 
 import safetensors.torch
@@ -27,9 +26,10 @@ from disttrain.coordinator.protocol.commands import (
     Result,
     Upload,
 )
-from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.messages import Joined, Leave
+from disttrain.coordinator.protocol.messages import Joined
 from disttrain.errors import DistTrainError
+from disttrain.groups.errors import GroupLost
+from disttrain.groups.steps import Leader
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import evaluation, task_calls
@@ -132,17 +132,21 @@ class Commands:
 
 _COMMAND_SECONDS = 0.01
 _WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
-_HEARD_SECONDS = 5.0
-"""The coordinator has so long to answer a leave notice, then its next incarnation reads it as a
-file."""
 
 
 class Replica:
     """Belongs to the compute thread, but for `leave`."""
 
     def __init__(
-        self, prepared: Prepared, membership: Membership, joined: Joined, training: Stages
+        self,
+        prepared: Prepared,
+        membership: Membership,
+        joined: Joined,
+        training: Stages,
+        leader: Leader | None = None,
     ) -> None:
+        """`leader`: of the processes of this replica, if it has others."""
+        self._leader = leader
         self._membership = membership
         self._coordinator = membership.coordinator
         self._member = joined.member
@@ -169,19 +173,29 @@ class Replica:
 
         Raises what ended one of the threads.
         """
+        code = self._run()
+        if self._leader is not None:
+            self._leader.end(code)
+        return code
+
+    def _run(self) -> ExitCode:
         try:
             self._train()
             return self._say_goodbye() if self._exit_code is None else self._exit_code
         except (Fenced, MemberFenced) as error:
             LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
             return ExitCode.RESTART
+        except GroupLost as error:
+            self._look_for_end()
+            LOG.warning("its group is over", incarnation=self._member.incarnation, error=error)
+            return ExitCode.RESTART if self._exit_code is None else self._exit_code
         except Cancelled:
             self._look_for_end()
             if self._exit_code is not None:
                 return self._exit_code
             LOG.warning("left without an answer to its last pushes")
             # How far it came, the shards will tell.
-            self._leave_notice(None)
+            self._membership.leave(self._member, None)
             return ExitCode.INTERRUPTED
 
     def _train(self) -> None:
@@ -237,15 +251,9 @@ class Replica:
         progress = self._training.progress()
         if self._membership.connection is not None:
             self._membership.connection.ledger.left()
-        self._leave_notice(progress)
+        self._membership.leave(self._member, progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
-
-    def _leave_notice(self, progress: Progress | None) -> None:
-        leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
-        answer = self._coordinator.request(leave)
-        if wait([answer], _HEARD_SECONDS).not_done:
-            self._membership.leave_notices.write(leave)
 
 
 class _Ended(Exception):

@@ -3,17 +3,17 @@
 import os
 import signal
 import sys
-import uuid
+from dataclasses import replace
 
 import torch
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.messages import Join
-from disttrain.job import names
-from disttrain.launch.config import LaunchConfig, Supervisor
+from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import prepared, strategies
-from disttrain.replica.membership import Membership
+from disttrain.replica import follower, forming, prepared, strategies
+from disttrain.replica.forming import GroupNotFormed
+from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
@@ -26,13 +26,12 @@ LOG = logs.get(__name__)
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter. The default, 5 ms, is several small steps."""
-_LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
-"""How long a replica that was told to leave waits for answers to its last pushes: on a cluster, the
-shard that owes one may be on its way to another node."""
 
 
 def main(config: LaunchConfig) -> int:
-    """Run the replica until it is told to end; the exit code. Raises FinalError for a bad task."""
+    """Run the process until it is told to end; the exit code. Raises FinalError for a bad task."""
+    if config.partition:
+        return follower.main(config)
     torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
@@ -44,6 +43,9 @@ def main(config: LaunchConfig) -> int:
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
+    except GroupNotFormed as error:
+        LOG.warning("has no group", reason=error)
+        return error.exit_code
     finally:
         membership.close()
 
@@ -52,13 +54,18 @@ def _live(
     config: LaunchConfig, ready: Prepared, membership: Membership, served: ServedMetrics
 ) -> int:
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
-    logs.rename(names.replica_name(joined.member.index))
+    leader = None
+    if config.partitions > 1:
+        leader = forming.led(config, membership, joined.member)
+        ready = replace(ready, before_step=leader.before_step)
+    else:
+        logs.rename(joined.member.name)
     training = strategies.training(TrainingInputs(config.job.spec, ready, membership, joined))
     with Watchdog(config.job.spec.replicas.call_timeout_seconds):
-        replica = Replica(ready, membership, joined, training)
+        replica = Replica(ready, membership, joined, training, leader)
         served.source = training.report
         served.connection = membership.connection
-        patience = _LEAVE_SECONDS[config.supervisor]
+        patience = LEAVE_SECONDS[config.supervisor]
         signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
         served.health.is_ready = True
         return replica.run()
@@ -68,8 +75,9 @@ def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:
     return Join(
         role=Role.REPLICA,
         index=config.index,
+        partitions=config.partitions,
         place=config.place,
-        instance=uuid.uuid4().hex,
+        instance=config.new_instance(),
         pid=os.getpid(),
         metrics_address=metrics_address,
         layout=ready.tensors.layout,

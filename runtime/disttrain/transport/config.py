@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from disttrain.job.credentials import Credentials
+from disttrain.job.credentials import Credentials, RenewedCredentials
 from disttrain.job.transport import Encryption
 from disttrain.transport.header import Role
 
@@ -58,5 +58,5 @@ class TransportConfig:
     thread waits for longer than this."""
     encryption: Encryption = Encryption.TLS
     """Of TCP; Unix sockets lie in a folder of this user alone and need none."""
-    credentials: Credentials | None = None
+    credentials: Credentials | RenewedCredentials | None = None
     """None: over TCP nothing can be opened that is encrypted."""

@@ -5,7 +5,6 @@ import os
 import random
 import select
 import socket
-import ssl
 import threading
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from disttrain.transport.addresses import Address
 from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
 from disttrain.transport.stream import Interest, SetUpErrors, Stream, wait
+from disttrain.transport.tls import Contexts
 
 _CONNECT_SECONDS = 3.0
 """The system waits for minutes for an address that swallows packets, as that of a pod that was
@@ -32,7 +32,7 @@ class Dialer:
     def __init__(
         self,
         address: Address,
-        tls: ssl.SSLContext | None,
+        tls: Contexts | None,
         check: Callable[[Stream], None],
     ) -> None:
         """`check` raises ConnectionLost if the peer is not the one that is meant."""
@@ -159,7 +159,8 @@ class Dialer:
             raise OSError(code, os.strerror(code))
         self._connecting = None
         self._places.clear()
-        self._stream = Stream(made, self._tls, is_server=False)
+        context = None if self._tls is None else self._tls.current
+        self._stream = Stream(made, context, is_server=False)
 
     def _drop(self) -> None:
         for one in (self._connecting, self._stream):

@@ -28,6 +28,7 @@ class Refusal(StrEnum):
     CHECKSUM = "checksum does not match the payload"
     SEGMENT = "shared memory that was refused or is not known"
     ROLE = "role of another certificate"
+    IMPOSTOR = "certificate of another process"
 
 
 class TransportError(Exception):

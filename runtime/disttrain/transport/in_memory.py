@@ -309,7 +309,10 @@ class InMemoryTransport:
         self._endpoints.append(listener)
         return listener
 
-    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
+    def connect(
+        self, address: str, listener: Role = Role.COORDINATOR, index: int | None = None
+    ) -> Channel:
+        del index
         channel = InMemoryChannel(self, address, listener)
         self._endpoints.append(channel)
         return channel

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from disttrain.job.identity import Identity
 from disttrain.transport.errors import MessageTooLarge
 from disttrain.transport.header import Header, Role
 
@@ -84,6 +85,8 @@ class Request(NamedTuple):
     peer: bytes
     header: Header
     payload: memoryview
+    identity: Identity | None = None
+    """Who the sender is by its certificate; None where nothing is encrypted."""
 
     @property
     def role(self) -> Role:
@@ -192,10 +195,13 @@ class Transport(Protocol):
         """Binds to e.g. "tcp://127.0.0.1:0" (any port) or "ipc:///path". Raises AddressRefused."""
         ...
 
-    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
+    def connect(
+        self, address: str, listener: Role = Role.COORDINATOR, index: int | None = None
+    ) -> Channel:
         """Connects in the background, also to a listener to come. Raises AddressRefused.
 
-        Under TLS the peer must have a certificate of the role `listener`.
+        Under TLS the peer must have a certificate of the role `listener`, and of this index if the
+        certificate names one.
         """
         ...
 

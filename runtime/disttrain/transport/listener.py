@@ -53,7 +53,9 @@ class SocketListener:
         self._queue_length = queue_length
         self._place = addresses.parse(address)
         credentials = tls.credentials_at(self._place, config)
-        self._tls = None if credentials is None else tls.server_context(credentials)
+        self._tls = None
+        if credentials is not None:
+            self._tls = tls.Contexts(tls.server_context, credentials)
         self._socket = addresses.listen(self._place)
         self.address = addresses.bound(self._place, self._socket)
         self._events = select.epoll()
@@ -187,7 +189,8 @@ class SocketListener:
     def _admit(self, connected: socket.socket) -> None:
         try:
             addresses.prepare(connected)
-            stream = Stream(connected, self._tls, is_server=True)
+            context = None if self._tls is None else self._tls.current
+            stream = Stream(connected, context, is_server=True)
         except (OSError, ConnectionLost):
             connected.close()
             return
@@ -310,7 +313,8 @@ class SocketListener:
     ) -> Request | None:
         try:
             self._check(peer, header, refusal)
-            return self._request(peer.name, header, payload)
+            request = self._request(peer.name, header, payload)
+            return request and request._replace(identity=peer.identity)
         except MalformedMessage as error:
             self.refused[error.refusal] += 1
             self._refuse(peer, header, error)

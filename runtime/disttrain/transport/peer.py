@@ -4,6 +4,7 @@ import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from disttrain.job.identity import Identity
 from disttrain.transport import tls
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.errors import Refusal, UnreadableStream
@@ -28,8 +29,10 @@ class Peer:
     outbox: Outbox
     since: float
     """When it was accepted; once it has greeted, when anything came from it last."""
-    role: Role | None = None
+    identity: Identity | None = None
     """What its certificate says; None without TLS."""
+    role: Role | None = None
+    """That of the certificate."""
     has_shaken_hands: bool = False
     is_known: bool = False
     """It has greeted."""
@@ -49,7 +52,8 @@ class Peer:
     def _identify(self, config: TransportConfig) -> None:
         if not self.stream.is_encrypted:
             return
-        self.role = tls.role_of(self.stream, config)
+        self.identity = tls.identity_of(self.stream, config)
+        self.role = tls.role_of(self.identity)
         if self.role not in _CONNECT_TO.get(config.role, ()):
-            detail = f"{self.role.name} connects to {config.role.name}"
+            detail = f"{self.identity} connects to {config.role.name}"
             raise UnreadableStream(Refusal.ROLE, detail)

@@ -6,11 +6,10 @@ client's segment, done before its header is sent.
 
 import os
 import select
-import ssl
 import time
 from dataclasses import dataclass, field
 
-from disttrain.transport import framing, segments
+from disttrain.transport import framing, segments, tls
 from disttrain.transport.config import Limits, TransportConfig
 from disttrain.transport.errors import AddressRefused, MalformedMessage, Refusal, SegmentRefused
 from disttrain.transport.framing import require_inline
@@ -42,10 +41,10 @@ class SharedMemoryChannel(SocketChannel):
         self,
         config: TransportConfig,
         address: str,
-        listener: Role,
-        context: ssl.SSLContext | None,
+        listener: tuple[Role, int | None],
+        contexts: tls.Contexts | None,
     ) -> None:
-        super().__init__(config, address, listener, config.limits.header_queue, context)
+        super().__init__(config, address, listener, config.limits.header_queue, contexts)
         self._attached: set[tuple[int, Access]] = set()
         self._places: dict[int, Buffer] = {}
 
@@ -273,10 +272,13 @@ class SharedMemoryTransport(TcpTransport):
         _check_local(address)
         return self._kept(SharedMemoryListener(self._config, address))
 
-    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
+    def connect(
+        self, address: str, listener: Role = Role.COORDINATOR, index: int | None = None
+    ) -> Channel:
         """To a Unix socket or the loopback."""
         _check_local(address)
-        return self._kept(SharedMemoryChannel(self._config, address, listener, self._client_tls))
+        channel = SharedMemoryChannel(self._config, address, (listener, index), self._client_tls)
+        return self._kept(channel)
 
 
 def _check_local(address: str) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import select
-import ssl
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -78,15 +77,18 @@ class TcpTransport:
         largest = min(limits.payload_bytes, longest)
         return self._kept(SocketListener(self._config, address, largest, limits.send_queue))
 
-    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
-        queue_length, context = self._config.limits.send_queue, self._client_tls
-        return self._kept(SocketChannel(self._config, address, listener, queue_length, context))
+    def connect(
+        self, address: str, listener: Role = Role.COORDINATOR, index: int | None = None
+    ) -> Channel:
+        queue_length, contexts = self._config.limits.send_queue, self._client_tls
+        whom = listener, index
+        return self._kept(SocketChannel(self._config, address, whom, queue_length, contexts))
 
     @cached_property
-    def _client_tls(self) -> ssl.SSLContext | None:
+    def _client_tls(self) -> tls.Contexts | None:
         """Of all channels: clients of a shard that is away make one every few seconds."""
         credentials = self._config.credentials
-        return None if credentials is None else tls.client_context(credentials)
+        return None if credentials is None else tls.Contexts(tls.client_context, credentials)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
         end = deadline(timeout)
@@ -116,20 +118,26 @@ class SocketChannel:
         self,
         config: TransportConfig,
         address: str,
-        listener: Role,
+        listener: tuple[Role, int | None],
         queue_length: int,
-        context: ssl.SSLContext | None,
+        contexts: tls.Contexts | None,
     ) -> None:
-        """`context`: that of all channels, where there is one. Raises InvalidCredentials."""
+        """`listener`: role and index. `contexts`: those of all channels, where there are any.
+
+        Raises InvalidCredentials.
+        """
         self.refused: Counter[str] = Counter()
         self._config = config
         self._job = job_digest(config.job_uid)
-        self._listener = listener
+        self._listener, self._index = listener
         place = addresses.parse(address)
         credentials = tls.credentials_at(place, config)
-        context = None if credentials is None else context or tls.client_context(credentials)
-        self._is_encrypted = context is not None
-        self._dialer = Dialer(place, context, self._check_listener)
+        if credentials is None:
+            contexts = None
+        elif contexts is None:
+            contexts = tls.Contexts(tls.client_context, credentials)
+        self._is_encrypted = contexts is not None
+        self._dialer = Dialer(place, contexts, self._check_listener)
         self._stream: Stream | None = None
         self._outbox = Outbox(queue_length)
         self._greeting = Outbox(1)
@@ -140,7 +148,7 @@ class SocketChannel:
         self._bell = Bell()
         self._is_closed = False
         # What is said to a coordinator is repeated, and it may be away for long.
-        waits = listener is not Role.COORDINATOR
+        waits = self._listener is not Role.COORDINATOR
         self._patience = config.send_timeout.total_seconds() if waits else 0.0
 
     def send(
@@ -250,8 +258,14 @@ class SocketChannel:
         return Inbox(self._job, largest, has_checksums=not self._is_encrypted)
 
     def _check_listener(self, stream: Stream) -> None:
-        if stream.is_encrypted and tls.role_of(stream, self._config) is not self._listener:
-            message = f"the peer's certificate is none of a {self._listener.name.lower()}"
+        if not stream.is_encrypted:
+            return
+        found = tls.identity_of(stream, self._config)
+        is_meant = self._index is None or found.group in {None, self._index}
+        if tls.role_of(found) is not self._listener or not is_meant:
+            number = "" if self._index is None else f"-{self._index}"
+            whom = f"{self._listener.name.lower()}{number}"
+            message = f"the peer's certificate is that of {found}, not of {whom}"
             raise ConnectionLost(message)
 
     def _lose(self, error: ConnectionLost) -> None:

@@ -42,7 +42,7 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
             "coordinator",
         ),
         (TOO_FEW_GROUPS, "InvalidManifest", "must make at least 3 groups"),
-        ({"replicas": {"count": 1, "partitions": 2}}, "NotSupported", "must be 1, got 2"),
+        ({"transport": "sharedMemory"}, "NotSupported", "pods share no memory"),
         (
             replicas(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
             "InvalidTemplate",
@@ -52,7 +52,7 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
         (replicas(nodeSelector={"disk": "fast"}), "CannotStart", "Unschedulable"),
     ],
     ids=[
-        *("unknown field", "host network", "two roles", "invalid", "partitions"),
+        *("unknown field", "host network", "two roles", "invalid", "shared memory"),
         *("pod security", "no image", "no node"),
     ],
 )
@@ -73,7 +73,7 @@ def test_words_of_all_languages_reach_the_processes(job: PretendedTraining) -> N
     (secret,) = [
         each
         for each in job.kubectl.items("secrets")
-        if each["metadata"]["name"].startswith(f"{job.name}-launch-")
+        if each["metadata"]["name"].startswith(f"{job.name}-trust-")
     ]
     launch = json.loads(base64.b64decode(secret["data"]["job.json"]))
     assert launch["spec"]["task"]["arguments"] == words

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from builders import many_jobs
+from builders import many_jobs, operator_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
+from disttrain.job import certificates
 from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
 from disttrain_operator.manifests import pod
 from disttrain_operator.manifests.children import children, common
@@ -19,6 +20,7 @@ from disttrain_operator.manifests.context import Scale
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.reconcile import desired
+from disttrain_operator.signing.endpoint import Endpoint
 
 KEY = JobKey(many_jobs.SPACE, "trino")
 JOB = (Kind.DistTrainJob, *KEY)
@@ -37,6 +39,10 @@ class Counting(FakeClient):
     async def create(self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False) -> Any:
         self.requests.append(f"create {kind.name}")
         return await super().create(kind, body, dry_run=dry_run)
+
+    async def review_token(self, token: str, audience: str) -> Any:
+        self.requests.append("create TokenReview")
+        return await super().review_token(token, audience)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Any:
         self.requests.append(f"get {kind.name}")
@@ -91,23 +97,32 @@ def own_workloads(world: World) -> list[str]:
     ]
 
 
-def all_children() -> list[tuple[Kind, str]]:
+DIVIDED: dict[str, Any] = {"replicas": {"count": 2, "partitions": 2}}
+
+
+def all_children() -> list[tuple[Kind, str, dict[str, Any]]]:
+    """Each with what its job asks for."""
     world = World()
     record = parsing.job(submit(world), frozenset())
     context = desired.of(record, ManifestConfig()).context
     assert context is not None
     own = children(context, Scale(shards=2, replicas=2, coordinator=True))
-    return [each.key for each in (*own, *common(KEY.namespace, ManifestConfig()))]
+    made = [each.key for each in (*own, *common(KEY.namespace, ManifestConfig()))]
+    sets = ["trino-shard", "trino-replica-0", "trino-replica-1"]
+    of_several = [(Kind.StatefulSet, name, DIVIDED) for name in sets]
+    return [*((*key, {}) for key in made), *of_several]
 
 
-@pytest.mark.parametrize(("kind", "name"), all_children())
-def test_where_a_name_is_taken_nothing_runs_and_nobody_gets_rights(kind: Kind, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name", "spec"), all_children())
+def test_where_a_name_is_taken_nothing_runs_and_nobody_gets_rights(
+    kind: Kind, name: str, spec: dict[str, Any]
+) -> None:
     world = World()
     nothing = {"replicas": 0, "suspend": True} if kind in WORKLOADS else {}
     metadata = {"name": name, "namespace": KEY.namespace, **FOREIGN}
     foreign = {"metadata": metadata, "spec": nothing}
     before = world.create(kind, foreign)
-    submit(world)
+    submit(world, **spec)
     operator = Operator(world)
 
     operator.reconcile()
@@ -167,7 +182,8 @@ def suspend_and_resume(world: World) -> None:
 
 
 def lose_a_set(world: World) -> None:
-    world.delete((Kind.ReplicaSet, KEY.namespace, "trino-replica"))
+    names = [key for key in world.objects if key[0] in WORKLOADS and "trino-replica" in key[2]]
+    world.delete(names[-1])
 
 
 def lose_the_coordinator(world: World) -> None:
@@ -179,11 +195,12 @@ DEEDS: list[Callable[[World], None]] = [
 ]
 
 
+@pytest.mark.parametrize("spec", [{}, DIVIDED], ids=["one process", "several processes"])
 def test_an_upgrade_touches_nothing_that_runs_and_a_job_is_what_it_was_through_all(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
 ) -> None:
     world = World()
-    submit(world)
+    submit(world, **spec)
     Operator(world).settle()
     before, image = pods(world), images(world)
 
@@ -212,6 +229,52 @@ def test_an_upgrade_touches_nothing_that_runs_and_a_job_is_what_it_was_through_a
     world.finish_coordinators(COMPLETE)
     old.settle()
     assert world.objects[JOB]["status"]["phase"] == "Complete"
+
+
+def test_a_name_that_is_taken_keeps_a_job_from_growing_and_nothing_else() -> None:
+    world = World()
+    submit(world, **DIVIDED)
+    operator = Operator(world)
+    operator.settle()
+    running = pods(world)
+    foreign = {"metadata": {"name": "trino-replica-3", "namespace": KEY.namespace, **FOREIGN}}
+    taken = world.create(Kind.StatefulSet, foreign | {"spec": {"replicas": 0}})
+
+    scale(world)
+    operator.settle()
+    operator.settle()
+
+    assert pods(world) > running, "what can be made is made"
+    still = world.find((Kind.StatefulSet, KEY.namespace, "trino-replica-3"))
+    assert still["metadata"]["uid"] == taken["metadata"]["uid"]
+    status = world.objects[JOB]["status"]
+    told = {each["type"]: each["message"] for each in status["conditions"]}
+    assert "trino-replica-3" in told["NameConflict"]
+    assert (status["phase"], status["readyReplicas"]) == ("Running", 3)
+
+    world.delete((Kind.StatefulSet, KEY.namespace, "trino-replica-3"))
+    operator.settle()
+    operator.settle()
+    assert world.objects[JOB]["status"]["readyReplicas"] == 4
+    told_events = [body for key, body in world.objects.items() if key[0] is Kind.Event]
+    scaled = [each["message"] for each in told_events if each["reason"] == "Scaled"]
+    assert scaled == ["replicas made: 3; the job's spec says so"]
+
+
+def test_a_replica_that_is_taken_away_takes_all_its_pods_along() -> None:
+    world = World()
+    submit(world, replicas={"count": 4, "partitions": 3})
+    operator = Operator(world)
+    operator.settle()
+    before = {key[2] for key in world.objects if key[0] is Kind.Pod}
+
+    world.change(JOB, {"spec": {"replicas": {"count": 2}}})
+    operator.settle()
+
+    after = {key[2] for key in world.objects if key[0] is Kind.Pod}
+    gone = {f"trino-replica-{index}-{process}" for index in (2, 3) for process in range(3)}
+    assert before - after == gone
+    assert world.objects[JOB]["status"]["replicas"] == 2
 
 
 def made_by_an_older_operator(world: World, owner: str) -> tuple[Kind, str, str]:
@@ -279,12 +342,35 @@ def test_a_queue_sends_a_job_to_other_nodes_while_it_is_suspended() -> None:
         assert pods(world) == set()
 
 
+def sign_all(world: World, operator: Operator, key: JobKey) -> None:
+    """Let every pod of a job ask for its certificate, as each life of its process does once."""
+    asked = Endpoint(operator.client, operator.inventory, operator_jobs.AUTHORITIES)
+    operator.hear()
+    for seen in operator.inventory.at(key).pods.values():
+        token = f"{key.namespace}/{seen.name}/{seen.uid}"
+        body = {
+            "job": key.name,
+            "instance": f"{seen.uid}.1",
+            "request": certificates.new_request().text,
+        }
+        answer = asyncio.run(asked.answer(token, json.dumps(body).encode()))
+        assert isinstance(answer, str), answer
+
+
 @pytest.mark.parametrize(
-    ("shards", "until_running", "whole_life"),
-    # Several shards have a PodDisruptionBudget.
-    [(1, 7, 13), (2, 8, 14)],
+    ("shards", "replicas", "until_running", "whole_life"),
+    # Several shards have a PodDisruptionBudget. Replicas of several processes have a set each,
+    # which is stopped by itself, and together a NetworkPolicy and the Event of a warning.
+    [
+        (1, {"count": 2}, 7, 13),
+        (2, {"count": 2}, 8, 14),
+        (1, {"count": 3, "partitions": 2}, 8 + 3, 13 + 2 * 3),
+        (2, {"count": 20, "partitions": 2}, 9 + 20, 14 + 2 * 20),
+    ],
 )
-def test_a_job_costs_few_requests(shards: int, until_running: int, whole_life: int) -> None:
+def test_a_job_costs_few_requests_and_one_more_for_each_pods_certificate(
+    shards: int, replicas: dict[str, int], until_running: int, whole_life: int
+) -> None:
     world = World()
     submit(world)
     operator = Operator(world)
@@ -294,11 +380,19 @@ def test_a_job_costs_few_requests(shards: int, until_running: int, whole_life: i
 
     volume = {"claimName": many_jobs.CLAIM}
     sized = {"checkpoint": {"volume": volume}, "parameterServer": {"shards": shards}}
-    submit(world, other, ttlSecondsAfterFinished=60, **sized)
+    submit(world, other, ttlSecondsAfterFinished=60, replicas=replicas, **sized)
     operator.settle(other)
     job = (Kind.DistTrainJob, *other)
     assert world.objects[job]["status"]["phase"] == "Running"
     assert len(requests) <= until_running, requests
+    sign_all(world, operator, other)
+    reviews = [each for each in requests if each == "create TokenReview"]
+    assert len(reviews) == 1 + shards + replicas["count"] * replicas.get("partitions", 1)
+    until_running += len(reviews)
+    whole_life += len(reviews)
+    assert len(requests) <= until_running, requests
+    secrets = [key for key in world.created if key[0] is Kind.Secret and key[2].startswith("other")]
+    assert len(secrets) == 1
 
     world.finish_coordinators(COMPLETE)
     operator.settle(other)

@@ -169,14 +169,18 @@ def when_at_rest(world: World, happens: Callable[[Operator], Awaitable[None]]) -
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_after_faults_a_job_has_all_it_shall_have_and_rests(world: World, seed: int) -> None:
-    chance = random.Random(seed)
+def among_faults(world: World, seed: int) -> None:
+    """Let much happen to a job, and then nothing any more."""
 
     async def scenario() -> None:
-        await settle(world, await faults(world, chance, end_at=-1))
+        await settle(world, await faults(world, random.Random(seed), end_at=-1))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_faults_a_job_has_all_it_shall_have_and_rests(world: World, seed: int) -> None:
+    among_faults(world, seed)
 
     found = children(world)
     assert set(found) == set(CHILDREN)
@@ -185,6 +189,28 @@ def test_after_faults_a_job_has_all_it_shall_have_and_rests(world: World, seed: 
     assert found[Kind.StatefulSet]["spec"]["replicas"] == 2
     assert found[Kind.Job]["spec"]["suspend"] is False
     assert world.objects[JOB]["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_faults_a_job_has_whole_replicas_of_several_processes(seed: int) -> None:
+    world = World()
+    world.create(Kind.DistTrainJob, job(replicas={"count": 3, "partitions": 2}))
+
+    among_faults(world, seed)
+
+    count = world.objects[JOB]["spec"]["replicas"]["count"]
+    sets = {
+        name: body["spec"]["replicas"]
+        for (kind, _, name), body in world.objects.items()
+        if kind is Kind.StatefulSet
+    }
+    assert sets == {"job-shard": 2} | {f"job-replica-{index}": 2 for index in range(count)}
+    assert Kind.ReplicaSet not in children(world)
+    status = world.objects[JOB]["status"]
+    assert (status["phase"], status["readyReplicas"]) == ("Running", count)
+    names = {body["metadata"]["name"] for body in pods(world)}
+    members = {f"job-replica-{index}-{process}" for index in range(count) for process in range(2)}
+    assert members == {name for name in names if name.startswith("job-replica")}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

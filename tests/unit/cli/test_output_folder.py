@@ -11,7 +11,7 @@ from torch import nn
 
 from builders.checkpointed_runs import a_run
 from builders.jobs import SMALL
-from disttrain.cli import live, main
+from disttrain.cli import main, run
 from disttrain.launch import atomic_file
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher import local
@@ -122,7 +122,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(
         raise SystemExit(7)
 
     started: list[str] = []
-    monkeypatch.setattr(live, "datetime", Clock)
+    monkeypatch.setattr(run, "datetime", Clock)
     monkeypatch.setattr(local, "run_job", start)
     assert [ended(monkeypatch, "run", manifest) for _ in range(3)] == [7, 7, 7]
     first = "digits-20260131-120509"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from builders.api_answers import NAMESPACE, ApiInMemory
 from builders.jobs import SMALL
-from disttrain.cli import live
+from disttrain.cli import run
 from disttrain.cli.app import app
 from disttrain.cluster import kubernetes_api, manifests
 from disttrain.cluster.client import Client
@@ -41,7 +41,7 @@ def typed(*words: str) -> Result:
 def test_run_warns_in_a_line_of_the_standard_error(
     manifest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "run", lambda *_: 0)
+    monkeypatch.setattr(run, "train", lambda *_: 0)
     done = typed("run", manifest)
     assert done.exit_code == 0
     assert done.stderr.startswith(f"job.yaml:10: {SAID}")
@@ -52,7 +52,7 @@ def test_a_value_that_was_set_is_warned_of_without_a_line(
     manifest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("job.yaml").write_text(SMALL)
-    monkeypatch.setattr(live, "run", lambda *_: 0)
+    monkeypatch.setattr(run, "train", lambda *_: 0)
     stop = "spec.stop={targetMetric: {name: accuracy, atLeast: 0.9}}"
     assert typed("run", manifest, "--set", stop).stderr.startswith(f"job.yaml: {SAID}")
 
@@ -84,6 +84,6 @@ def test_without_a_warning_nothing_is_said(
     manifest: str, api: ApiInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("job.yaml").write_text(SMALL)
-    monkeypatch.setattr(live, "run", lambda *_: 0)
+    monkeypatch.setattr(run, "train", lambda *_: 0)
     assert typed("run", manifest).stderr == ""
     assert typed("submit", manifest).stderr == ""

@@ -92,6 +92,17 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     assert "| last ?[31mwords" in page, "logs cannot steer the terminal"
 
 
+def test_processes_of_a_replica_stand_beside_each_other() -> None:
+    names = [f"digits-replica-{index}-{process}" for index in (0, 2, 10) for process in (0, 9, 10)]
+    job = a_job(**RUNNING)
+    job["spec"]["replicas"] = {"count": 3, "partitions": 11}
+
+    page = cluster_job.page(job, [a_pod(name, "replica") for name in sorted(names)], NOW)
+
+    assert [name for name in rows(page) if name in names] == names
+    assert "2 joined of 3 wanted, each of 11 processes" in page
+
+
 def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say() -> None:
     method = {"iteration": 3, "warning": "2 groups for 4 replicas: make portionSize smaller"}
     training = {**RUNNING["training"], "metrics": {"accuracy": None}, "warning": "no room"}

@@ -1,23 +1,13 @@
-"""What cannot be done yet, or not in this place."""
+"""What cannot be done in this place."""
 
 import pytest
 
 from builders.jobs import a_job
 from disttrain.job import support
 
-TOO_MANY_PARTITIONS = (
-    "spec.replicas.partitions: model parallelism is not supported yet: must be 1, got 2"
-)
-
 
 def test_a_plain_job_runs_anywhere() -> None:
-    assert support.on_one_machine(a_job()) == support.on_a_cluster(a_job()) == []
-
-
-def test_model_parallelism_is_not_there_yet() -> None:
-    job = a_job("spec.replicas.partitions=2")
-    assert [str(finding) for finding in support.on_one_machine(job)] == [TOO_MANY_PARTITIONS]
-    assert [str(finding) for finding in support.on_a_cluster(job)] == [TOO_MANY_PARTITIONS]
+    assert support.on_a_cluster(a_job()) == []
 
 
 @pytest.mark.parametrize(
@@ -35,6 +25,27 @@ def test_model_parallelism_is_not_there_yet() -> None:
 )
 def test_what_pods_do_not_share_is_for_one_machine(assignment: str, expected: str) -> None:
     job = a_job(assignment)
-    assert support.on_one_machine(job) == []
     (finding,) = support.on_a_cluster(job)
     assert str(finding).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "partitions", "is_refused"),
+    [
+        (40, 1000, 2, False),
+        (40, 1001, 2, True),
+        (40, 4096, 1, False),
+        (39, 4096, 1024, False),
+    ],
+)
+def test_replicas_of_several_processes_have_names(
+    length: int, count: int, partitions: int, *, is_refused: bool
+) -> None:
+    replicas = f"spec.replicas={{count: {count}, partitions: {partitions}}}"
+    found = support.on_a_cluster(a_job(f"metadata.name={'x' * length}", replicas))
+
+    assert bool(found) is is_refused
+    if is_refused:
+        (finding,) = map(str, found)
+        assert "spec.replicas.count: must be at most 1000 for replicas of several" in finding
+        assert "give the job a shorter name" in finding

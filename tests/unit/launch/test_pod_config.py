@@ -27,7 +27,9 @@ def told(role: Role, uid: str | None = "u-1", **more: str) -> LaunchConfig:
     }
     others = {key: value for key, value in more.items() if key not in Variable.__members__}
     environment = pod_config.read({**IN_A_POD, Variable.ROLE: role.value, **named, **others})
-    job = a_job("spec.parameterServer.shards=2")
+    job = a_job(
+        "spec.parameterServer.shards=2", f"spec.replicas.partitions={more.pop('partitions', 1)}"
+    )
     metadata = job.metadata.model_copy(update={"uid": uid, "namespace": "team"})
     return pod_config.make(environment, job.model_copy(update={"metadata": metadata}), None, 6)
 
@@ -49,6 +51,43 @@ def test_a_replica_has_a_place_and_no_index() -> None:
     config = told(Role.REPLICA)
     assert (config.index, config.place, config.process) == (None, "digits-x", "replica")
     assert config.listen_address is None
+
+
+def test_a_member_of_several_is_told_its_group_and_its_partition() -> None:
+    config = told(Role.REPLICA, partitions="2", INDEX="3", PARTITION="1")
+    assert (config.index, config.partition, config.partitions) == (3, 1, 2)
+    assert (config.process, config.place) == ("replica-3-1", "digits-x")
+    assert told(Role.REPLICA, partitions="2", INDEX="3").process == "replica-3-0"
+
+
+@pytest.mark.parametrize(
+    ("role", "more", "words"),
+    [
+        (
+            Role.REPLICA,
+            {"partitions": "2", "INDEX": "0", "PARTITION": "2"},
+            "DISTTRAIN_PARTITION must be below 2",
+        ),
+        (
+            Role.REPLICA,
+            {"partitions": "1", "PARTITION": "1"},
+            "DISTTRAIN_PARTITION must be below 1",
+        ),
+        (
+            Role.SHARD,
+            {"partitions": "2", "INDEX": "0", "PARTITION": "1"},
+            "DISTTRAIN_PARTITION must be below 1",
+        ),
+        (
+            Role.REPLICA,
+            {"partitions": "2", "PARTITION": "1"},
+            "DISTTRAIN_INDEX must be the index of the replica",
+        ),
+    ],
+)
+def test_a_member_that_cannot_be_is_refused(role: Role, more: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidLaunchConfig, match=words):
+        told(role, **more)
 
 
 def test_the_coordinator_knows_the_api_server() -> None:

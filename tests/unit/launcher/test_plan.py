@@ -9,15 +9,22 @@ from builders.jobs import a_job
 from disttrain.job import certificates, names
 from disttrain.job.credentials import Credentials
 from disttrain.job.location import Location
-from disttrain.job.names import Role
 from disttrain.job.transport import Encryption
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launcher.plan import Place, Threads, needs_credentials, plan, share_out
+from disttrain.launcher.plan import (
+    Place,
+    Threads,
+    identities,
+    needs_credentials,
+    plan,
+    share_out,
+)
 from disttrain.launcher.plan import joining as joining_config
 from disttrain.transport.config import TransportKind
 
-ISSUED = certificates.issue("one", [*Role, names.LAUNCHER])
+JOB = a_job("spec.transport=tcp", "spec.replicas.count=2")
+ISSUED = certificates.issue(identities(JOB, "one"))
 
 
 def a_place(cores: int = 2, issued: Mapping[str, Credentials] | None = None) -> Place:
@@ -53,11 +60,20 @@ def test_tcp_stays_on_the_loopback() -> None:
     assert configs["shard-0"].listen_address == "tcp://127.0.0.1:0"
 
 
-def test_over_tcp_each_process_has_the_credentials_of_its_role() -> None:
-    configs = plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED))
-    for name in ("coordinator", "shard-0", "replica-0"):
-        assert configs[name].transport_config.credentials == ISSUED[configs[name].role]
-    assert names.LAUNCHER not in {config.role for config in configs.values()}
+def test_over_tcp_each_process_has_credentials_of_its_own() -> None:
+    configs = plan(JOB, a_place(issued=ISSUED))
+    assert set(configs) | {names.LAUNCHER, "replica"} == set(ISSUED)
+    for name, config in configs.items():
+        assert config.transport_config.credentials == ISSUED[name]
+    assert len({one.certificate for one in ISSUED.values()}) == len(ISSUED)
+
+
+def test_certificates_say_which_process_they_are_of() -> None:
+    found = {name: str(one) for name, one in identities(JOB, "one").items()}
+    assert found.pop("coordinator") == "coordinator-0"
+    assert found.pop("replica") == "replica of loop"
+    assert found == {name: name for name in found}
+    assert joining_config(JOB, a_place()).new_instance().startswith("loop.")
 
 
 def test_without_encryption_nobody_has_any() -> None:
@@ -80,12 +96,12 @@ def test_a_process_without_credentials_is_not_told_to_do_without_encryption() ->
 
 
 def test_a_loop_of_the_users_own_has_a_replicas_credentials_and_no_index() -> None:
-    joining = joining_config(a_job("spec.transport=tcp"), a_place(issued=ISSUED))
-    assert (joining.process, joining.credentials) == ("replica", ISSUED[Role.REPLICA])
+    joining = joining_config(JOB, a_place(issued=ISSUED))
+    assert (joining.process, joining.credentials) == ("replica", ISSUED["replica"])
 
 
 def test_a_config_with_credentials_survives_its_file(tmp_path: Path) -> None:
-    for name, config in plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED)).items():
+    for name, config in plan(JOB, a_place(issued=ISSUED)).items():
         launch_config.write(tmp_path / name, config)
         assert launch_config.read(tmp_path / name) == config
         assert config.credentials is not None
@@ -102,7 +118,7 @@ def test_a_config_of_a_version_with_other_keys_can_be_read(keys: bytes) -> None:
 
 @pytest.mark.parametrize("wrong", [b'"key"', b'"authority"'])
 def test_a_wrong_config_shows_no_key(wrong: bytes) -> None:
-    config = plan(a_job("spec.transport=tcp"), a_place(issued=ISSUED))["shard-0"]
+    config = plan(JOB, a_place(issued=ISSUED))["shard-0"]
     content = launch_config.to_json(config).replace(wrong, b'"other"')
     with pytest.raises(InvalidLaunchConfig, match="credentials") as raised:
         launch_config.from_json(content)

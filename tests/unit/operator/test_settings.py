@@ -1,3 +1,4 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -51,6 +52,10 @@ def test_an_empty_size_means_no_volume_of_its_own() -> None:
         ("DISTTRAIN_POD_SECURITY_CONTEXT", "7"),
         ("DISTTRAIN_METRICS_FROM", "{}"),
         ("DISTTRAIN_CHECKPOINT_WHEN_DELETED", "Keep"),
+        ("DISTTRAIN_SIGNING_PORT", "https"),
+        ("DISTTRAIN_CERTIFICATE_SECONDS", "59"),
+        ("DISTTRAIN_CERTIFICATE_SECONDS", "604801"),
+        ("DISTTRAIN_CERTIFICATE_SECONDS", "a day"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(name: str, value: Any) -> None:
@@ -69,6 +74,24 @@ def test_what_cannot_be_is_refused_by_name(name: str, value: Any) -> None:
 def test_what_is_no_known_word_is_refused_with_those_that_are(name: str, words: str) -> None:
     with pytest.raises(InvalidSettings, match=f"must be one of {words}, got 'Keep'"):
         settings.read({name: "Keep"})
+
+
+def test_certificates_are_signed_for_a_day_at_the_port_that_pods_are_told() -> None:
+    default = settings.read({}).signing
+    assert (default.port, default.host, default.lifetime) == (8443, "", timedelta(days=1))
+    assert (default.namespace, default.secret) == ("default", "disttrain-operator-authority")
+    assert settings.read({"DISTTRAIN_NAMESPACES": "a,b"}).signing.namespace == "a"
+    found = settings.read(
+        {
+            "DISTTRAIN_NAMESPACES": "a",
+            "POD_NAMESPACE": "system",
+            "DISTTRAIN_SIGNING_HOST": "operator.system.svc",
+            "DISTTRAIN_AUTHORITY_SECRET": "own",
+            "DISTTRAIN_CERTIFICATE_SECONDS": "60",
+        }
+    ).signing
+    assert (found.namespace, found.host, found.secret) == ("system", "operator.system.svc", "own")
+    assert found.lifetime == timedelta(minutes=1)
 
 
 def test_the_largest_port_is_one() -> None:

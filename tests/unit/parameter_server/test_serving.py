@@ -3,13 +3,15 @@
 from collections import Counter, deque
 
 from builders import downpour_shards, placements
-from builders.transports import a_header
+from builders.transports import a_chunk_header, a_header
+from disttrain.job.identity import Identity
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
+from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
@@ -53,9 +55,11 @@ class Served:
         self.wire = Wire()
         self.serving = Serving(self.wire, self.shard)
 
-    def hello(self, peer: bytes, **fields: object) -> list[tuple[bytes, Verb]]:
+    def hello(
+        self, peer: bytes, identity: Identity | None = None, **fields: object
+    ) -> list[tuple[bytes, Verb]]:
         header = a_header(Verb.HELLO, **({"count": Side.PUSH, "incarnation": 1} | fields))
-        self.wire.waiting.append(Request(peer, header, memoryview(b"")))
+        self.wire.waiting.append(Request(peer, header, memoryview(b""), identity))
         self.wire.answers.clear()
         self.serving.serve_waiting()
         return self.wire.answers
@@ -101,3 +105,40 @@ def test_the_connections_of_earlier_incarnations_end_with_the_next_ones_welcome(
         served.hello(b"push-%d" % incarnation, incarnation=incarnation)
         served.hello(b"fetch-%d" % incarnation, incarnation=incarnation, count=Side.FETCH)
     assert len(served.wire.forgotten) == 2 * 48
+
+
+def test_a_certificate_of_another_replica_says_nothing_in_this_ones_name() -> None:
+    served = Served()
+    served.serving.instances = {0: ("pod-a.1.0",)}
+    own, other = (Identity("uid", "replica", instance=f"pod-{name}.1") for name in "ab")
+
+    assert served.hello(b"own", own) == [(b"own", Verb.WELCOME)]
+    assert served.hello(b"other", other) == [(b"other", Verb.REFUSED)]
+    assert served.hello(b"second", Identity("uid", "replica", 1)) == [(b"second", Verb.REFUSED)]
+    assert served.hello(b"part", own._replace(partition=1)) == [(b"part", Verb.REFUSED)]
+
+    # Nor does it end the connection of the one that it is not.
+    assert served.wire.forgotten == []
+    assert served.wire.refused == {Refusal.IMPOSTOR: 3}
+    assert served.hello(b"first", Identity("uid", "replica", 0)) == [(b"first", Verb.WELCOME)]
+
+
+def test_an_incarnation_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:
+    served = Served()
+    served.serving.instances = {0: ("pod-a.1.0",)}
+    # The replica is in another pod by now.
+    served.hello(b"new", Identity("uid", "replica", instance="pod-b.1"), incarnation=2)
+    assert served.shard.refused == {"unknown_sender": 1}
+    assert served.wire.refused == {}
+
+
+def test_a_push_in_anothers_name_changes_nothing() -> None:
+    served = Served()
+    served.serving.instances = {0: ("pod-a.1.0",)}
+    before = served.shard.state.count
+    header = a_chunk_header(Verb.PUSH, 4, incarnation=1, sequence=1, receiver_incarnation=1)
+    payload = memoryview(bytes(16))
+    other = Identity("uid", "replica", instance="pod-b.1")
+    served.serving.serve(Request(b"other", header, payload, other))
+    assert served.wire.answers == [(b"other", Verb.REFUSED)]
+    assert served.shard.state.count == before

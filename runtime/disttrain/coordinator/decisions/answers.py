@@ -77,7 +77,7 @@ def _told(transaction: Transaction, issued: IssuedCommand, result: commands.Resu
 def _uploaded(transaction: Transaction, issued: IssuedCommand) -> None:
     for index, incarnation in issued.shards.items():
         member = MemberId(role=Role.SHARD, index=index, incarnation=incarnation)
-        found = transaction.state.life(member)
+        found = transaction.state.group(member)
         if found is not None and found.live:
             transaction.record(member_entries.ShardInitialised(member=member))
 

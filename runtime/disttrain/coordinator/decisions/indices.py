@@ -1,17 +1,19 @@
-"""Who lives and which commands have no answer, found without a search through the state. No I/O."""
+"""Who takes part and which commands have no answer, found without a search. No I/O."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from disttrain.coordinator.journal.state import IssuedCommand, Life, State
+from disttrain.coordinator.journal.group import Group
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.transport.header import Role
 
 _Key = TypeVar("_Key", MemberId, type[object])
 
 
 class LiveMembers:
-    """The living of one state in the order of their indices, sorted once for each epoch.
+    """The living groups of one state in the order of their indices, sorted once for each epoch.
 
     Incarnations begin and end by entries only.
     """
@@ -19,26 +21,33 @@ class LiveMembers:
     def __init__(self, state: State) -> None:
         self._state = state
         self._epochs = (-1, -1)
-        self._found: tuple[tuple[Life, ...], ...] = ((), (), ())
+        self._found: tuple[tuple[Group, ...], ...] = ((), (), (), ())
 
-    def replicas(self) -> Sequence[Life]:
+    def replicas(self) -> Sequence[Group]:
         """Loops that bring their own data included."""
         return self._sorted()[0]
 
-    def workers(self) -> Sequence[Life]:
+    def workers(self) -> Sequence[Group]:
         """The replicas that do what they are told: no loops that bring their own data."""
         return self._sorted()[1]
 
-    def shards(self) -> Sequence[Life]:
+    def shards(self) -> Sequence[Group]:
         """Those that have no values yet included."""
         return self._sorted()[2]
 
-    def _sorted(self) -> tuple[tuple[Life, ...], ...]:
+    def everybody(self) -> Sequence[Group]:
+        """Replicas and then shards, those included of which not all members have joined."""
+        return self._sorted()[3]
+
+    def _sorted(self) -> tuple[tuple[Group, ...], ...]:
         epochs = self._state.replicas_epoch, self._state.shards_epoch
         if epochs != self._epochs:
-            replicas, shards = _live(self._state.replicas), _live(self._state.shards)
+            everybody = *_live(self._state.replicas), *_live(self._state.shards)
+            whole = [one for one in everybody if one.is_whole]
+            replicas = tuple(one for one in whole if one.role is Role.REPLICA)
             workers = tuple(one for one in replicas if not one.own_data)
-            self._epochs, self._found = epochs, (replicas, workers, shards)
+            shards = tuple(one for one in whole if one.role is Role.SHARD)
+            self._epochs, self._found = epochs, (replicas, workers, shards, everybody)
         return self._found
 
 
@@ -80,5 +89,5 @@ class OpenCommands:
         return found
 
 
-def _live(lives: dict[int, Life]) -> tuple[Life, ...]:
-    return tuple(lives[index] for index in sorted(lives) if lives[index].live)
+def _live(groups: dict[int, Group]) -> tuple[Group, ...]:
+    return tuple(groups[index] for index in sorted(groups) if groups[index].live)

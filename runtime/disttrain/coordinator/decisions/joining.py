@@ -4,7 +4,7 @@ from disttrain.checkpoint import model_map
 from disttrain.coordinator.decisions import membership, news
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol import messages
@@ -25,10 +25,10 @@ def join(
     """
     if request.role not in {Role.REPLICA, Role.SHARD}:
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
-    lives = transaction.state.lives(request.role)
-    known = next((life for life in lives.values() if life.instance == request.instance), None)
-    if known is not None:
-        return membership.heard(transaction, known.member) or _joined(transaction, known)
+    groups = transaction.state.groups(request.role)
+    for group in groups.values():
+        if (known := group.member_of(request.instance)) is not None:
+            return membership.heard(transaction, known) or _joined(transaction, known)
     if request.instance in transaction.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer incarnation"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
@@ -40,20 +40,23 @@ def join(
         # What the job's model is, its own replicas say; and while a model is measured whose
         # updates must all be in, nobody may push.
         return None
-    return _take_in(transaction, request, lives)
+    return _take_in(transaction, request, groups)
 
 
 def _take_in(
-    transaction: Transaction, request: messages.Join, lives: dict[int, Life]
+    transaction: Transaction, request: messages.Join, groups: dict[int, Group]
 ) -> messages.Joined | messages.Refused:
+    """Into the present incarnation of its group, or as the first member of the next one."""
     index = _choose_index(transaction, request) if request.index is None else request.index
     if index is None:
         return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
-    if index in lives:
-        membership.lose(
-            transaction, lives[index], IncarnationState.DEAD, "a newer incarnation has joined"
-        )
-    return _joined(transaction, _admit(transaction, request, index))
+    found = groups.get(index)
+    if found is not None and found.has_room_for(request.partition):
+        return _joined(transaction, _admit(transaction, request, index, found.incarnation))
+    if found is not None:
+        membership.lose(transaction, found, IncarnationState.DEAD, "a newer incarnation has joined")
+    incarnation = membership.next_incarnation(transaction, request.role, index)
+    return _joined(transaction, _admit(transaction, request, index, incarnation))
 
 
 def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
@@ -63,9 +66,11 @@ def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refus
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
+    if problem := _wrong_partition(transaction, request):
+        return _refused(messages.RefusalReason.NO_SUCH_INDEX, problem)
     if _brings_own_data(request) and (problem := transaction.stages[-1].own_data_problem):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
-    if request.role is Role.REPLICA:
+    if request.role is Role.REPLICA and not request.partition:
         found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
         return found or _wrong_model(transaction, request)
     return None
@@ -74,14 +79,32 @@ def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refus
 def _places(transaction: Transaction, request: messages.Join) -> int:
     if request.role is Role.SHARD:
         return transaction.settings.shards
-    # Without an index it is not one of a fixed number: somebody scales them while the job runs.
-    is_fixed = request.index is not None and not _brings_own_data(request)
+    # Of pods, and of those without an index, there is no fixed number: somebody scales them while
+    # the job runs.
+    is_named = request.index is not None and not request.place
+    is_fixed = is_named and not _brings_own_data(request)
     return transaction.settings.replicas if is_fixed else MOST_REPLICAS
 
 
+def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
+    """Why there cannot be such a member; empty: there can."""
+    is_alone = request.role is Role.SHARD or _brings_own_data(request)
+    wanted = 1 if is_alone else transaction.settings.partitions
+    if request.partitions != wanted or request.partition >= wanted:
+        kind = request.role.name.lower()
+        return f"partition {request.partition} of {request.partitions}: a {kind} has {wanted}"
+    if request.partitions > 1 and request.index is None:
+        return "a member of several needs the index of its group"
+    return ""
+
+
 def _brings_own_data(request: messages.Join) -> bool:
-    """A plain loop, which may be anybody's: what is wrong with it must not end the job."""
-    return request.role is Role.REPLICA and request.train_samples is None
+    """A plain loop, which may be anybody's: what is wrong with it must not end the job.
+
+    Of a replica of several processes only the first one has data.
+    """
+    is_first = request.role is Role.REPLICA and not request.partition
+    return is_first and request.train_samples is None
 
 
 def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
@@ -158,21 +181,25 @@ def _fatal(
 
 
 def _choose_index(transaction: Transaction, request: messages.Join) -> int | None:
-    lives = transaction.state.lives(request.role)
-    taken = {index for index, life in lives.items() if life.live}
+    groups = transaction.state.groups(request.role)
+    taken = {index for index, group in groups.items() if group.live}
     for index in taken if request.place else ():
-        if lives[index].place == request.place:
+        if groups[index].place == request.place:
             return index
     # Indices below are the job's own replicas, whose processes may be about to join.
     first = transaction.settings.replicas if _brings_own_data(request) else 0
     return next((i for i in range(first, _places(transaction, request)) if i not in taken), None)
 
 
-def _admit(transaction: Transaction, request: messages.Join, index: int) -> Life:
-    incarnation = membership.next_incarnation(transaction, request.role, index)
-    member = MemberId(role=request.role, index=index, incarnation=incarnation)
+def _admit(
+    transaction: Transaction, request: messages.Join, index: int, incarnation: int
+) -> MemberId:
+    member = MemberId(
+        role=request.role, index=index, partition=request.partition, incarnation=incarnation
+    )
     joined = member_entries.MemberJoined(
         member=member,
+        partitions=request.partitions,
         instance=request.instance,
         pid=request.pid,
         address=request.data_address or "",
@@ -185,11 +212,11 @@ def _admit(transaction: Transaction, request: messages.Join, index: int) -> Life
     transaction.watch.hear(member, transaction.now)
     if request.role is Role.REPLICA:
         _learn(transaction, request)
-        return transaction.state.replicas[index]
+        return member
     membership.answer_fences(transaction, index, request.restored)
     if request.restored is not None:
         transaction.record(member_entries.ShardRestored(member=member, restored=request.restored))
-    return transaction.state.shards[index]
+    return member
 
 
 def _learn(transaction: Transaction, request: messages.Join) -> None:
@@ -209,15 +236,16 @@ def _learn(transaction: Transaction, request: messages.Join) -> None:
     transaction.record(known)
 
 
-def _joined(transaction: Transaction, life: Life) -> messages.Joined:
+def _joined(transaction: Transaction, member: MemberId) -> messages.Joined:
     state = transaction.state
-    known = news.of_members(transaction, life.role)
+    known = news.of_members(transaction, member.role)
     return messages.Joined(
-        member=life.member,
+        member=member,
         seed=transaction.settings.seed,
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
+        instances=known.instances,
         placement=news.placement(transaction),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from disttrain.coordinator.decisions import answers, joining, membership, news, running, steering
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
+from disttrain.coordinator.decisions.meetings import Meetings
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Places, Transaction
 from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
@@ -24,6 +25,7 @@ _PAUSE_SECONDS_PER_MEMBER = 0.001
 
 MemberRequest: TypeAlias = (
     messages.Heartbeat
+    | messages.Meet
     | messages.RequestWork
     | messages.GroupDone
     | messages.CommandDone
@@ -41,6 +43,7 @@ class Coordinator:
         self._commands = OpenCommands(state)
         self._live = LiveMembers(state)
         self.watch = Watch()
+        self._meetings = Meetings()
         self._places = places
         self._announced = {Role.REPLICA: 0, Role.SHARD: 0}
         """Epochs."""
@@ -180,18 +183,31 @@ class Coordinator:
             return messages.Acknowledged()
         if refusal := membership.heard(transaction, request.member):
             return refusal
-        if isinstance(request, messages.RequestWork):
-            membership.take_progress(transaction, request.member, request.progress, 0)
-            return steering.of_member(transaction, request.member).give(transaction, request)
+        if isinstance(request, messages.RequestWork | messages.GroupDone):
+            return self._work_reply(transaction, request)
         if isinstance(request, messages.Heartbeat):
             return self._heard(transaction, request)
-        if isinstance(request, messages.GroupDone):
-            return transaction.strategy.take(transaction, request)
+        if isinstance(request, messages.Meet):
+            return self._meetings.meet(transaction, request)
         answers.command_done(transaction, request)
         return messages.Acknowledged()
 
+    def _work_reply(
+        self, transaction: Transaction, request: messages.RequestWork | messages.GroupDone
+    ) -> messages.Reply | None:
+        if request.member.partition:
+            message = f"{request.member.name} has no work of its own: the first process of it has"
+            return messages.Refused(reason=messages.RefusalReason.NOT_ALLOWED, message=message)
+        found = transaction.state.group(request.member)
+        if found is not None and not found.is_whole:
+            return messages.Work(wait=True)
+        if isinstance(request, messages.RequestWork):
+            membership.take_progress(transaction, request.member, request.progress, 0)
+            return steering.of_member(transaction, request.member).give(transaction, request)
+        return transaction.strategy.take(transaction, request)
+
     def _heard(self, transaction: Transaction, request: messages.Heartbeat) -> messages.Reply:
-        if request.replica is not None:
+        if request.replica is not None and not request.member.partition:
             report = request.replica
             before = self.watch.replicas.get(request.member)
             # A heartbeat that is sent again may come after a later one.

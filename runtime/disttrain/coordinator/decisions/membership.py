@@ -1,8 +1,8 @@
-"""Who is part of the job: members and their incarnations, fencing, silence. Decides; no I/O."""
+"""Who is part of the job: groups and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import (
@@ -31,11 +31,12 @@ def heard(transaction: Transaction, member: MemberId) -> messages.Refused | None
 
 def admission(transaction: Transaction, member: MemberId) -> messages.Refused | None:
     """Why a member is refused; None for a living one."""
-    found = transaction.state.life(member) if member.role in _MEMBERS else None
-    if found is not None and found.live:
+    found = transaction.state.group(member) if member.role in _MEMBERS else None
+    if found is not None and found.live and found.has_joined(member):
         return None
     name = member.name
-    if member.incarnation > transaction.state.incarnations.get(name, 0):
+    is_of_present = found is not None and found.live
+    if is_of_present or member.incarnation > transaction.state.incarnations.get(member.group, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
     why = found.reason if found is not None else "a newer incarnation has joined"
@@ -48,8 +49,8 @@ def next_incarnation(transaction: Transaction, role: Role, index: int) -> int:
     return max(known, transaction.state.first_incarnation) + 1
 
 
-def lose(transaction: Transaction, found: Life, state: IncarnationState, reason: str) -> None:
-    """An incarnation has ended: nothing more is taken from it, and its work goes to others."""
+def lose(transaction: Transaction, found: Group, state: IncarnationState, reason: str) -> None:
+    """A group's incarnation has ended: nothing more is taken from it, its work goes to others."""
     if not found.live:
         return
     member = found.member
@@ -64,7 +65,8 @@ def lose(transaction: Transaction, found: Life, state: IncarnationState, reason:
         shard=transaction.watch.shards.get(member),
     )
     transaction.record(lost)
-    transaction.watch.forget(member)
+    for each in found.members:
+        transaction.watch.forget(each)
     if member.role is Role.REPLICA:
         _fence(transaction, member)
     else:
@@ -74,11 +76,12 @@ def lose(transaction: Transaction, found: Life, state: IncarnationState, reason:
 
 
 def leave(transaction: Transaction, request: messages.Leave) -> None:
-    """A member ends by its own will; where a replica ended is known."""
-    found = transaction.state.life(request.member)
+    """A member ends by its own will, and with it its group; where a replica ended is known."""
+    found = transaction.state.group(request.member)
     if found is None or not found.live:
         return
-    if request.progress is not None and request.member.role is Role.REPLICA:
+    speaks = request.member.role is Role.REPLICA and not request.member.partition
+    if request.progress is not None and speaks:
         transaction.record(member_entries.Drained(member=request.member, progress=request.progress))
         lose(transaction, found, IncarnationState.LEFT, request.reason)
     else:
@@ -91,14 +94,16 @@ def leave(transaction: Transaction, request: messages.Leave) -> None:
 
 
 def died(transaction: Transaction, request: messages.MemberDied) -> None:
-    name = name_of(request.role, request.index)
-    what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
+    name, partition = name_of(request.role, request.index), request.partition
     found = (
-        transaction.state.lives(request.role).get(request.index)
+        transaction.state.groups(request.role).get(request.index)
         if request.role in _MEMBERS
         else None
     )
-    if found is not None and found.pid == request.pid:
+    if found is not None:
+        name = found.process_name(partition)
+    what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
+    if found is not None and found.is_process(partition, request.pid):
         lose(transaction, found, IncarnationState.DEAD, what.strip())
     if not request.final:
         return
@@ -117,13 +122,23 @@ def check_silence(transaction: Transaction) -> None:
     patience = settings.member_timeout_seconds
     if not transaction.watch.may_look(settings.lease_seconds * _LOOK_FRACTION, transaction.now):
         return
-    for found in [*transaction.live.replicas(), *transaction.live.shards()]:
-        silence = transaction.watch.silence(found.member, transaction.now)
+    for found in transaction.live.everybody():
+        silence, who = _longest_silence(transaction, found)
         draining = transaction.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
-            lose(transaction, found, IncarnationState.DEAD, f"silent for {silence:.1f} s")
+            lose(transaction, found, IncarnationState.DEAD, f"{who}silent for {silence:.1f} s")
         elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
             _expire(transaction, found.member)
+
+
+def _longest_silence(transaction: Transaction, found: Group) -> tuple[float, str]:
+    """Of a group's members; the words say whose it is, where there are several."""
+    silence, partition = max(
+        (transaction.watch.silence(member, transaction.now), member.partition)
+        for member in found.members
+    )
+    who = f"{found.process_name(partition)} was " if found.partitions > 1 else ""
+    return silence, who
 
 
 def lost_leases(transaction: Transaction, member: MemberId) -> tuple[int, ...]:
@@ -134,7 +149,7 @@ def lost_leases(transaction: Transaction, member: MemberId) -> tuple[int, ...]:
 def take_progress(
     transaction: Transaction, member: MemberId, progress: Progress, non_finite: int
 ) -> None:
-    found = transaction.state.life(member)
+    found = transaction.state.group(member)
     if found is None or not found.live or found.drained:
         return
     if _is_older(progress, found.progress):
@@ -188,7 +203,7 @@ def _fence(transaction: Transaction, replica: MemberId) -> None:
         transaction.issue(shard.member, command)
 
 
-def _holder_lost(transaction: Transaction, holder: Life, reason: str) -> None:
+def _holder_lost(transaction: Transaction, holder: Group, reason: str) -> None:
     name = holder.member.name
     if transaction.state.checkpoint is not None:
         transaction.abandon_checkpoint(

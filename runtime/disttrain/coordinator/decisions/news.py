@@ -29,7 +29,10 @@ def of_members(transaction: Transaction, role: Role) -> HeartbeatReply:
     found = _always(transaction, role)
     if role is Role.SHARD:
         lives = {replica.index: replica.incarnation for replica in transaction.live.replicas()}
-        return replace(found, replicas=lives)
+        instances: dict[int, tuple[str, ...]] = {
+            replica.index: (replica.instance,) for replica in transaction.live.replicas()
+        }
+        return replace(found, replicas=lives, instances=instances)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
         for shard in transaction.live.shards()

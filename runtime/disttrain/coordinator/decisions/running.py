@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.transaction import BeginCheckpoint, Transaction
 from disttrain.coordinator.journal import job_entries, state
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.commands import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
@@ -98,7 +98,7 @@ def _evaluate_if_due(transaction: Transaction) -> None:
         evaluate(transaction, replicas)
 
 
-def evaluate(transaction: Transaction, replicas: Sequence[Life]) -> None:
+def evaluate(transaction: Transaction, replicas: Sequence[Group]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
     transaction.record(
         job_entries.EvaluationBegun(epoch=transaction.state.data.epochs_done, now=transaction.now)

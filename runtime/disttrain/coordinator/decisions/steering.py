@@ -11,7 +11,7 @@ shards have come to. With this one the next strategy begins, whatever dies later
 from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Life
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.fields import MemberId
@@ -86,7 +86,7 @@ def _run_stage(transaction: Transaction) -> None:
 
 def of_member(transaction: Transaction, member: MemberId) -> CoordinatorSide:
     """The stage that a replica works in: every one begins with the first, whenever it joined."""
-    found = transaction.state.life(member)
+    found = transaction.state.group(member)
     has_left = transaction.stage == 0 or (found is not None and found.left_warm_start)
     return transaction.strategy if has_left else transaction.stages[transaction.stage - 1]
 
@@ -136,7 +136,7 @@ def _prepare_shards(transaction: Transaction) -> None:
         _upload(transaction, empty)
 
 
-def _upload(transaction: Transaction, empty: list[Life]) -> None:
+def _upload(transaction: Transaction, empty: list[Group]) -> None:
     if transaction.commands.of_kind(commands.Upload):
         return
     replicas = transaction.live.workers()

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.journal import entries, job_entries, member_entries
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
-from disttrain.coordinator.journal.state import IssuedCommand, Life, State
+from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.commands import Command, End, Result, ShardWritten
@@ -172,18 +173,18 @@ class Transaction:
         self.record(entry)
         self.commands.add(self.state.orders[entry.id])
 
-    def tell(self, lives: Iterable[Life], command: Command) -> None:
+    def tell(self, groups: Iterable[Group], command: Command) -> None:
         """Gives the command to each that has no open one of its kind."""
         told = {issued.member for issued in self.commands.of_kind(type(command))}
-        for life in lives:
-            if life.member not in told:
-                self.issue(life.member, command)
+        for group in groups:
+            if group.member not in told:
+                self.issue(group.member, command)
 
-    def holders(self) -> Sequence[Life]:
+    def holders(self) -> Sequence[Group]:
         """The living ones, in the order of their indices."""
-        lives = self.state.lives(self.settings.holder_role)
-        found = (lives.get(index) for index in range(self.settings.holders))
-        return [life for life in found if life is not None and life.live]
+        groups = self.state.groups(self.settings.holder_role)
+        found = (groups.get(index) for index in range(self.settings.holders))
+        return [group for group in found if group is not None and group.takes_part]
 
     def holders_ready(self) -> bool:
         holders = self.holders()
@@ -194,8 +195,9 @@ class Transaction:
         change = job_entries.PhaseChanged(phase=phase, now=self.now, reason=reason, message=message)
         self.record(change)
         if phase.ended:
-            for member in [*self.live.replicas(), *self.live.shards()]:
-                self.issue(member.member, End(reason=reason or self.state.reason))
+            for group in self.live.everybody():
+                for member in group.members:
+                    self.issue(member, End(reason=reason or self.state.reason))
 
     def fail(self, reason: messages.FailureReason, message: str) -> None:
         """The job ends as Failed, unless it has ended."""

@@ -36,7 +36,7 @@ class WarmStartLeft(Tagged, kind="warm_start_left"):
     member: MemberId
 
     def apply(self, state: State) -> None:
-        if found := state.life(self.member):
+        if found := state.group(self.member):
             found.left_warm_start, found.drained = True, False
 
 

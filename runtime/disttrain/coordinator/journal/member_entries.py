@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from disttrain.coordinator.journal.state import Fencing, IssuedCommand, Life, State
+from disttrain.coordinator.journal.group import Group, Process
+from disttrain.coordinator.journal.state import Fencing, IssuedCommand, State
 from disttrain.coordinator.phases import IncarnationState, Phase
 from disttrain.coordinator.protocol.commands import Admit, Command
 from disttrain.coordinator.protocol.fields import (
     Lease,
     LostUpdates,
     MemberId,
+    Partitions,
     Position,
     Progress,
     SenderPosition,
@@ -23,9 +25,10 @@ _INSTANCES_KEPT = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberJoined(Tagged, kind="member_joined"):
-    """A new incarnation of a process."""
+    """A process has joined its group: its present incarnation, or as the first one of the next."""
 
     member: MemberId
+    partitions: Partitions = 1
     instance: str
     pid: int
     address: str
@@ -35,28 +38,36 @@ class MemberJoined(Tagged, kind="member_joined"):
     now: float
 
     def apply(self, state: State) -> None:
-        role, index = self.member.role, self.member.index
-        lives = state.lives(role)
-        if index in lives and lives[index].incarnation > state.first_incarnation:
-            state.totals.add_restart(role)
-        if index in lives:
-            state.old_instances.append(lives[index].instance)
-            del state.old_instances[:-_INSTANCES_KEPT]
-        state.members_changed(role)
-        name = self.member.name
-        state.incarnations[name] = max(self.member.incarnation, state.incarnations.get(name, 0))
-        lives[index] = Life(
-            role=role,
-            index=index,
-            incarnation=self.member.incarnation,
+        state.members_changed(self.member.role)
+        group = state.group(self.member) or self._begun(state)
+        process = Process(
             instance=self.instance,
             pid=self.pid,
             address=self.address,
             metrics_address=self.metrics_address,
             place=self.place,
-            joined=self.now,
-            own_data=self.own_data,
         )
+        group.add(self.member.partition, process)
+        group.joined = self.now
+        group.own_data = self.own_data
+
+    def _begun(self, state: State) -> Group:
+        """A new incarnation in the place of the one before."""
+        role, index = self.member.role, self.member.index
+        groups, name = state.groups(role), self.member.group
+        if (before := groups.get(index)) is not None:
+            if before.incarnation > state.first_incarnation:
+                state.totals.add_restart(role)
+            state.old_instances += [process.instance for process in before.processes.values()]
+            del state.old_instances[:-_INSTANCES_KEPT]
+        state.incarnations[name] = max(self.member.incarnation, state.incarnations.get(name, 0))
+        groups[index] = Group(
+            role=role,
+            index=index,
+            incarnation=self.member.incarnation,
+            partitions=self.partitions,
+        )
+        return groups[index]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +106,10 @@ class LossCorrected(Tagged, kind="loss_corrected"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberLost(Tagged, kind="member_lost"):
-    """An incarnation has ended; shards are asked for a replica's last position unless it left."""
+    """A group's incarnation has ended, with all of its members.
+
+    A replica's last position is asked from the shards unless it left.
+    """
 
     member: MemberId
     state: IncarnationState
@@ -107,19 +121,20 @@ class MemberLost(Tagged, kind="member_lost"):
     shard: ShardReport | None = None
 
     def apply(self, state: State) -> None:
-        found = state.life(self.member)
+        found = state.group(self.member)
         if found is None:
             return
         found.state = self.state
         found.reason = self.reason
         state.members_changed(self.member.role)
         state.totals.add_report(self.member, self.replica, self.shard)
-        for number in [n for n, command in state.orders.items() if command.member == self.member]:
+        of_it = [one.id for one in state.orders.values() if one.member.speaker == self.member]
+        for number in of_it:
             del state.orders[number]
         if self.member.role is Role.REPLICA:
             self._replica_lost(state, found)
 
-    def _replica_lost(self, state: State, found: Life) -> None:
+    def _replica_lost(self, state: State, found: Group) -> None:
         state.drop_groups(self.member)
         state.totals.add_non_finite(self.member.index, found.non_finite)
         found.non_finite = 0
@@ -147,7 +162,7 @@ class FenceAnswered(Tagged, kind="fence_answered"):
     def apply(self, state: State) -> None:
         sender = self.sender
         dead = MemberId(role=Role.REPLICA, index=sender.index, incarnation=sender.incarnation)
-        found = state.life(dead)
+        found = state.group(dead)
         if found is not None:
             state.count_own_data(found, sender.samples)
         for fencing in state.fencings:
@@ -171,7 +186,7 @@ class ShardConfigured(Tagged, kind="shard_configured"):
     member: MemberId
 
     def apply(self, state: State) -> None:
-        if found := state.life(self.member):
+        if found := state.group(self.member):
             found.configured = True
 
 
@@ -182,7 +197,7 @@ class ShardInitialised(Tagged, kind="shard_initialised"):
     member: MemberId
 
     def apply(self, state: State) -> None:
-        if found := state.life(self.member):
+        if found := state.group(self.member):
             found.initialised = True
 
 
@@ -244,7 +259,7 @@ class Progressed(Tagged, kind="progressed"):
     non_finite: int
 
     def apply(self, state: State) -> None:
-        if found := state.life(self.member):
+        if found := state.group(self.member):
             state.count_own_data(found, self.progress.samples)
             state.data.advance(self.member, self.progress)
             found.progress = self.progress
@@ -270,7 +285,7 @@ class Drained(Tagged, kind="drained"):
     progress: Progress
 
     def apply(self, state: State) -> None:
-        if found := state.life(self.member):
+        if found := state.group(self.member):
             at_end = state.phase not in {Phase.WAITING, Phase.RUNNING} and not state.may_go_on
             state.count_own_data(found, self.progress.samples)
             state.data.finish(self.member, self.progress, at_end=at_end)

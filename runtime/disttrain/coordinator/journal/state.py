@@ -10,64 +10,18 @@ from dataclasses import dataclass, field, replace
 from pydantic import TypeAdapter
 
 from disttrain.coordinator.journal.batch_state import Batch, worker
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
-from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
+from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.commands import Admit, Command, ShardWritten
-from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
+from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Strict
 from disttrain.job import names
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
 from disttrain.transport.header import Role
 
 _CLOSING = frozenset({Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING, Phase.EVALUATING})
-
-
-@dataclass(kw_only=True, slots=True)
-class Life(Strict):
-    """The latest incarnation of one process."""
-
-    role: Role
-    index: int
-    incarnation: int
-    instance: str
-    pid: int = 0
-    state: IncarnationState = IncarnationState.LIVE
-    address: str = ""
-    metrics_address: str = ""
-    place: str = ""
-    """The only place where the process can be; empty: not known."""
-    joined: float = 0.0
-    """Seconds of the coordinator's clock."""
-    reason: str = ""
-    """Why it is dead."""
-    progress: Progress = field(default_factory=Progress)
-    """Replicas."""
-    non_finite: int = 0
-    """Replicas."""
-    own_data: bool = False
-    """A replica whose loop brings its own data."""
-    drained: bool = False
-    """A replica that will push nothing more."""
-    left_warm_start: bool = False
-    """A replica that has left the warm start behind and works for the batch method."""
-    configured: bool = False
-    """A shard that knows its ranges."""
-    initialised: bool = False
-    """A shard that has values."""
-
-    @property
-    def member(self) -> MemberId:
-        return MemberId(role=self.role, index=self.index, incarnation=self.incarnation)
-
-    @property
-    def live(self) -> bool:
-        return self.state is IncarnationState.LIVE
-
-    @property
-    def has_values(self) -> bool:
-        """Replicas make theirs themselves, before they do anything else."""
-        return self.initialised or self.role is Role.REPLICA
 
 
 @dataclass(kw_only=True, slots=True)
@@ -180,14 +134,14 @@ class State(Strict):
     """Of a batch method, if it has one."""
     batch: Batch | None = None
     """Of a batch method, once it has begun."""
-    replicas: dict[int, Life] = field(default_factory=dict)
-    shards: dict[int, Life] = field(default_factory=dict)
+    replicas: dict[int, Group] = field(default_factory=dict)
+    shards: dict[int, Group] = field(default_factory=dict)
     replicas_epoch: int = 0
     """Grows with each replica that joins or ends, and with each incarnation of the coordinator."""
     shards_epoch: int = 0
     """The same of the shards."""
     incarnations: dict[str, int] = field(default_factory=dict)
-    """The highest given, by process name."""
+    """The highest given, by the name of the group."""
     old_instances: list[str] = field(default_factory=list)
     """Replaced incarnations, the latest ones: a late copy of their join must not replace a newer
     incarnation."""
@@ -243,7 +197,7 @@ class State(Strict):
 
     @property
     def num_live_replicas(self) -> int:
-        return sum(life.live for life in self.replicas.values())
+        return sum(replica.takes_part for replica in self.replicas.values())
 
     def seconds(self, now: float) -> float:
         """Of training, the runs that this one resumes included."""
@@ -251,13 +205,13 @@ class State(Strict):
             return self.elapsed
         return self.elapsed + (self.ended or now) - self.began
 
-    def lives(self, role: Role) -> dict[int, Life]:
-        """The latest of each replica or shard, by index."""
+    def groups(self, role: Role) -> dict[int, Group]:
+        """The replicas or the shards, by index, each in its latest incarnation."""
         return self.replicas if role is Role.REPLICA else self.shards
 
-    def life(self, member: MemberId) -> Life | None:
-        """The member's process, if this incarnation is its latest one."""
-        found = self.lives(member.role).get(member.index)
+    def group(self, member: MemberId) -> Group | None:
+        """The member's group, if this incarnation is its latest one."""
+        found = self.groups(member.role).get(member.index)
         return found if found is not None and found.incarnation == member.incarnation else None
 
     def members_changed(self, role: Role) -> None:
@@ -266,7 +220,7 @@ class State(Strict):
         else:
             self.shards_epoch += 1
 
-    def count_own_data(self, found: Life, samples: int) -> None:
+    def count_own_data(self, found: Group, samples: int) -> None:
         """A replica has processed so many; those of a loop's own data are in no lease."""
         more = samples - found.progress.samples
         if found.own_data and more > 0:
@@ -317,7 +271,7 @@ class State(Strict):
         found = dict(self.totals.non_finite)
         for life in self.replicas.values():
             if life.non_finite:
-                key = life.member.name
+                key = life.name
                 found[key] = found.get(key, 0) + life.non_finite
         return found
 

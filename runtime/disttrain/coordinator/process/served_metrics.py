@@ -61,7 +61,7 @@ def _progress(machine: Coordinator, now: float) -> Metrics:
     phases = {phase.value: float(phase is state.phase) for phase in Phase}
     roles = {"replica": state.replicas, "shard": state.shards}
     members = {
-        role: sum(one.live for one in incarnations.values()) for role, incarnations in roles.items()
+        role: sum(one.takes_part for one in groups.values()) for role, groups in roles.items()
     }
     return (
         gauges("job_phase", "1 for the phase that the job is in, else 0.", "phase", phases),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
+from disttrain.coordinator.decisions import speaking
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.transaction import (
     BeginCheckpoint,
@@ -25,6 +26,7 @@ from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
+from disttrain.transport.impostors import Impostors
 from disttrain.transport.interface import Listener, Request
 
 LOG = logs.get(__name__)
@@ -97,6 +99,7 @@ class Service:
     def __init__(self, parts: Parts, listener: Listener) -> None:
         self._parts = parts
         self._listener = listener
+        self._impostors = Impostors(listener)
         self._peers: dict[MemberId, bytes] = {}
         self._pushed: set[int] = set()
         """Commands sent unasked; heartbeat replies repeat them."""
@@ -183,6 +186,10 @@ class Service:
         if not _is_allowed(request.role, parsed, self._parts.supervisor):
             words = f"{parsed.kind} is not for {request.role.name.lower()}s"
             self._refuse(request, messages.RefusalReason.NOT_ALLOWED, words)
+            return None
+        if why := speaking.impostor(self._parts.machine.state, request.identity, parsed):
+            self._impostors.note(why)
+            self._refuse(request, messages.RefusalReason.NOT_ALLOWED, why)
             return None
         if self._parts.journal.is_behind and not isinstance(parsed, _ALWAYS_TAKEN):
             # Nothing is decided on a full disk, so that little has to be kept; members ask again.

@@ -235,6 +235,7 @@ class ControlConnection:
                 epoch=reply.epoch,
                 shards=reply.shards,
                 replicas=reply.replicas,
+                instances=reply.instances,
                 live_replicas=reply.live_replicas,
                 intervals=reply.intervals,
             )
@@ -291,6 +292,7 @@ def _joined_with(
         epoch=max(news.epoch, known.epoch),
         shards=known.shards if is_late or news.shards is None else news.shards,
         replicas=known.replicas if is_late or news.replicas is None else news.replicas,
+        instances=known.instances if is_late or news.replicas is None else news.instances,
         intervals=news.intervals or known.intervals,
     )
 

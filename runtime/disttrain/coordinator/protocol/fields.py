@@ -1,6 +1,6 @@
 """Field types that the coordinator's messages, reports and journal entries share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -10,6 +10,11 @@ from disttrain.transport.header import Role
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A whole number that the wire and numpy can hold."""
+
+Partition = Annotated[int, Field(ge=0, lt=1024, exclude_if=lambda partition: partition == 0)]
+"""Which process of a group, from 0. The first one is not written: most groups have one only."""
+Partitions = Annotated[int, Field(ge=1, le=1024, exclude_if=lambda partitions: partitions == 1)]
+"""How many processes a group has. One is not written."""
 
 Text = Annotated[str, Field(max_length=65_536)]
 """A sentence, a path, an address, the tail of a log."""
@@ -51,17 +56,30 @@ def name_of(role: Role, index: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberId(Strict):
-    """One incarnation of one process."""
+    """One process of one incarnation of a group."""
 
     role: Role
     index: Count
+    """Of the group, in its role."""
+    partition: Partition = 0
+    """Of the process, in its group."""
     incarnation: Count
-    """Incarnation number, from 1; given by the coordinator."""
+    """Number of the group's present incarnation, from 1; given by the coordinator."""
+
+    @property
+    def group(self) -> str:
+        """Name of the group, whichever incarnation it is in."""
+        return name_of(self.role, self.index)
 
     @property
     def name(self) -> str:
-        """Of the process, whichever incarnation it is in."""
-        return name_of(self.role, self.index)
+        """Of the process. The first one of a group speaks for it, under the group's name."""
+        return f"{self.group}-{self.partition}" if self.partition else self.group
+
+    @property
+    def speaker(self) -> "MemberId":
+        """The first process of the same incarnation, which speaks for the group."""
+        return replace(self, partition=0) if self.partition else self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

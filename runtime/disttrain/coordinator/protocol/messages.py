@@ -15,6 +15,8 @@ from disttrain.coordinator.protocol.fields import (
     Count,
     Lease,
     MemberId,
+    Partition,
+    Partitions,
     Progress,
     SenderPosition,
     Strict,
@@ -69,7 +71,11 @@ class Join(Tagged, kind="join"):
 
     role: Role
     index: Count | None
-    """None: the coordinator chooses."""
+    """Of the group; None: the coordinator chooses, for a group of one."""
+    partition: Partition = 0
+    """Of the process, in its group."""
+    partitions: Partitions = 1
+    """Processes of the group."""
     place: Text = ""
     """Name of the only place where the process can be, its pod: who joins from the same place is
     the next incarnation of the same process. Empty: not known."""
@@ -114,6 +120,25 @@ class RequestWork(Tagged, kind="request_work"):
     progress: Progress
     attempts: tuple[Count, ...] = ()
     """With a batch method: attempts at groups received and not yet told of by `GroupDone`."""
+
+
+MOST_KEY_BYTES = 256
+MOST_VALUE_BYTES = 64 * 1024
+Key = Annotated[str, Field(min_length=1, max_length=MOST_KEY_BYTES)]
+Value = Annotated[str, Field(max_length=4 * (MOST_VALUE_BYTES + 2) // 3)]
+"""In base64."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meet(Tagged, kind="meet"):
+    """A member of a group that forms gives values to the others, and asks for theirs.
+
+    Nothing of it is journaled. Answer `Met` or `Refused`.
+    """
+
+    member: MemberId
+    put: Annotated[dict[Key, Value], Field(max_length=8)] = field(default_factory=dict)
+    wanted: Annotated[tuple[Key, ...], Field(max_length=8)] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,6 +221,7 @@ class MemberDied(Tagged, kind="member_died"):
 
     role: Role
     index: Count
+    partition: Partition = 0
     pid: Count
     """Of the process that ended; another incarnation with another pid is left alone."""
     exit_code: int
@@ -228,6 +254,7 @@ class Stop(Tagged, kind="stop"):
 Request: TypeAlias = Annotated[
     Join
     | Heartbeat
+    | Meet
     | RequestWork
     | GroupDone
     | CommandDone
@@ -268,6 +295,15 @@ class Placed(Tagged, kind="placed"):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Met(Tagged, kind="met"):
+    """The answer to `Meet`: those of the wanted values that somebody has given."""
+
+    coordinator: Count
+    """Incarnation of the coordinator. What an earlier one was given is lost."""
+    values: dict[Key, Value]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Joined(Tagged, kind="joined"):
     """The answer to `Join`, journaled before it is sent."""
 
@@ -280,6 +316,10 @@ class Joined(Tagged, kind="joined"):
     replicas: dict[int, Count] = field(default_factory=dict)
     """For a shard: the living replicas, to be admitted before it serves; all other incarnations are
     refused. Index -> incarnation.
+    """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
+    instance of each partition.
     """
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
@@ -305,7 +345,7 @@ class RefusalReason(StrEnum):
     """The job is over."""
     MALFORMED = "Malformed"
     NOT_ALLOWED = "NotAllowed"
-    """Not for the sender's role."""
+    """Not for the sender's role, or in the name of somebody else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,6 +372,8 @@ class HeartbeatReply(Tagged, kind="heartbeat_reply"):
     """For a shard: index -> incarnation of all replicas that it serves, and of nobody else. None:
     the epoch is the one that it knows.
     """
+    instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """As in `Joined`; told with `replicas`."""
     live_replicas: Count = 0
     lost_leases: tuple[Count, ...] = ()
     """For a replica: leases it held that were given to others; what it has not begun of them is
@@ -389,6 +431,6 @@ class StatusReply(Tagged, kind="status_reply"):
 
 
 Reply: TypeAlias = Annotated[
-    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply | Placed,
+    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply | Placed | Met,
     Field(discriminator="kind"),
 ]

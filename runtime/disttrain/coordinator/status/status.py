@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from disttrain.coordinator.journal.state import Life, State
+from disttrain.coordinator.journal.group import Group
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
@@ -21,6 +22,8 @@ TimeShares = dict[str, float]
 _LIMITS_FROM = 0.25
 """A wait that takes less is no advice: without it the job would be a third faster at most."""
 _BUSY_SHARD = 0.8
+_FORMING = "forming"
+"""A group that waits for members of its incarnation."""
 
 
 def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
@@ -36,9 +39,10 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
         "timeShares": shares,
         "limit": limit(shares, busiest(list(watch.shards.values()))),
         "members": [
-            _member(lives[index], watch, now)
-            for lives in (state.shards, state.replicas)
-            for index in sorted(lives)
+            _member(groups[index], member, watch, now)
+            for groups in (state.shards, state.replicas)
+            for index in sorted(groups)
+            for member in groups[index].members
         ],
     }
     return finite(found)
@@ -173,18 +177,18 @@ def _staleness(state: State, watch: Watch) -> Json:
     }
 
 
-def _member(life: Life, watch: Watch, now: float) -> Json:
-    heard = watch.heard.get(life.member)
+def _member(group: Group, member: MemberId, watch: Watch, now: float) -> Json:
+    heard, process = watch.heard.get(member), group.processes[member.partition]
     return {
-        "name": life.member.name,
-        "incarnation": life.incarnation,
-        "state": life.state,
-        "reason": life.reason,
-        "pid": life.pid,
-        "address": life.address,
-        "metricsAddress": life.metrics_address,
+        "name": group.process_name(member.partition),
+        "incarnation": group.incarnation,
+        "state": _FORMING if group.live and not group.is_whole else group.state,
+        "reason": group.reason,
+        "pid": process.pid,
+        "address": process.address,
+        "metricsAddress": process.metrics_address,
         "silentSeconds": None if heard is None else now - heard,
-        **_details(life.member, watch),
+        **_details(member, watch),
     }
 
 

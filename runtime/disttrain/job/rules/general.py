@@ -76,6 +76,16 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
     return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
 
 
+def _model_is_not_divided(spec: Spec) -> str | None:
+    partitions = spec.replicas.partitions
+    if partitions == 1:
+        return None
+    return (
+        f"is {partitions}, and a model is not divided yet: all but the first process of a replica "
+        "only take part in a barrier before each step"
+    )
+
+
 def _checkpoint_is_used(spec: Spec) -> str | None:
     given = "checkpoint" in spec.model_fields_set
     if spec.parameter_server.durability != "none" or not given:
@@ -151,6 +161,14 @@ RULES = (
         _TARGET,
         (_STOP,),
         _target_may_never_be_met,
+        Severity.WARNING,
+    ),
+    Rule(
+        "A model is not divided yet: with `partitions` above 1, all but the first process of a "
+        "replica only take part in a barrier before each step.",
+        ("spec", "replicas", "partitions"),
+        (),
+        _model_is_not_divided,
         Severity.WARNING,
     ),
     Rule(

@@ -9,7 +9,7 @@ from disttrain.transport.header import Role
 
 
 def _state_of(machine: Machine, member: MemberId) -> IncarnationState:
-    found = machine.state.life(member)
+    found = machine.state.group(member)
     assert found is not None
     return found.state
 

@@ -8,7 +8,8 @@ from builders.machines import Machine
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
 from disttrain.coordinator.decisions.transaction import Transaction
-from disttrain.coordinator.journal.state import Life, State
+from disttrain.coordinator.journal.group import Group
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import StopReason
 from disttrain.coordinator.protocol.reports import (
     STALENESS_BOUNDS,
@@ -58,7 +59,7 @@ def test_a_target_may_be_a_lower_or_an_upper_bound_and_is_never_met_by_nan() -> 
 
 def _transaction(state: State, now: float, **settings: object) -> Transaction:
     """Of a job whose shard has its values."""
-    shard = Life(role=Role.SHARD, index=0, incarnation=1, instance="s", initialised=True)
+    shard = Group(role=Role.SHARD, index=0, incarnation=1, instance="s", initialised=True)
     state.shards = {0: shard}
     return Machine(state, **settings).coordinator._transaction(now)
 

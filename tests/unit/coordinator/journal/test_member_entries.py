@@ -1,14 +1,15 @@
 """News of incarnations that are no more, and answers that come twice, change nothing."""
 
+from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.member_entries import FenceAnswered, MemberLost
-from disttrain.coordinator.journal.state import Fencing, Life, State, to_json
+from disttrain.coordinator.journal.state import Fencing, State, to_json
 from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol.fields import MemberId, Position, SenderPosition
 from disttrain.transport.header import Role
 
 
 def test_an_older_incarnation_is_not_lost_again() -> None:
-    state = State(replicas={0: Life(role=Role.REPLICA, index=0, incarnation=2, instance="b")})
+    state = State(replicas={0: Group(role=Role.REPLICA, index=0, incarnation=2, instance="b")})
     before = to_json(state)
     older = MemberId(role=Role.REPLICA, index=0, incarnation=1)
 

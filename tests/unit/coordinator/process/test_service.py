@@ -30,8 +30,10 @@ from disttrain.coordinator.protocol import commands, leave_notices, messages, pa
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.protocol.messages import HeartbeatReply
+from disttrain.job.identity import Identity
 from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
+from disttrain.transport.errors import Refusal
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
@@ -61,7 +63,13 @@ class ScriptedListener:
         self._said = 0
         self.idle = 0
 
-    def say(self, role: Role, said: messages.Request, coordinator: int = 0) -> int:
+    def say(
+        self,
+        role: Role,
+        said: messages.Request,
+        coordinator: int = 0,
+        identity: Identity | None = None,
+    ) -> int:
         """`coordinator`: its newest incarnation that the sender has heard."""
         self._said += 1
         header = EMPTY._replace(
@@ -71,7 +79,7 @@ class ScriptedListener:
             receiver_incarnation=coordinator,
         )
         payload = memoryview(payloads.encode_request(said))
-        self.arriving.append(Request(b"peer", header, payload))
+        self.arriving.append(Request(b"peer", header, payload, identity))
         return self._said
 
     def receive(self, timeout: float) -> Request | None:
@@ -174,6 +182,27 @@ def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
     assert isinstance(refusal, messages.Refused)
     assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
     assert served.machine.state.phase is Phase.STOPPED
+
+
+def test_who_speaks_in_the_name_of_another_is_refused_counted_and_logged_with_both(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = (Identity("uid", "shard", index) for index in (0, 1))
+    heard = served.listener.say(Role.SHARD, a_join("s"), identity=own)
+    forged = [served.listener.say(Role.SHARD, a_join("x"), identity=other) for _ in range(3)]
+    served.listener.say(Role.LAUNCHER, STOP, identity=Identity("uid", "launcher"))
+    served.service.run()
+
+    assert isinstance(served.listener.answers[heard], messages.Joined)
+    for number in forged:
+        refusal = served.listener.answers[number]
+        assert isinstance(refusal, messages.Refused)
+        assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
+        assert "the certificate of shard-1 does not speak for shard-0" in refusal.message
+    assert served.machine.state.shards[0].instance == "s"
+    assert served.listener.refused[Refusal.IMPOSTOR] == 3
+    told = [one for one in caplog.records if one.message == "request refused"]
+    assert len(told) == 1, "each sentence once"
 
 
 def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(

@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 
+from builders import operator_jobs
 from builders.operator_jobs import UID, context
-from disttrain.job import certificates, credentials, pod_layout
+from disttrain.job import credentials, pod_layout
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import access, keys, volume
+from disttrain_operator.manifests import access, launch_secret, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
@@ -107,26 +108,21 @@ def test_a_single_shard_has_no_budget() -> None:
     assert Kind.PodDisruptionBudget not in {child.kind for child in children(single, SCALE)}
 
 
-def test_a_pod_mounts_the_credentials_of_its_role_alone() -> None:
-    for role in Role:
-        volumes = pod_template(context(), role)["spec"]["volumes"]
-        (secret,) = [each["secret"] for each in volumes if "secret" in each]
-        assert [item["key"] for item in secret["items"]] == ["job.json", f"{role}.json"]
-
-
 @pytest.mark.parametrize("transport", ["tcp", {"encryption": "none"}])
 def test_pods_look_for_credentials_where_they_encrypt_and_nowhere_else(transport: object) -> None:
     found = context(transport=transport)
-    launch = keys.launch_file(found)
+    launch = launch_secret.launch_file(found)
     encrypts = transport == "tcp"
-    assert keys.are_needed_by(launch) is encrypts
+    assert launch_secret.needs_certificates_by(launch) is encrypts
     for role in Role:
         assert ("DISTTRAIN_KEYS_FILE" in variables(main(found, role))) is encrypts
         volumes = pod_template(found, role)["spec"]["volumes"]
         (secret,) = [each["secret"] for each in volumes if "secret" in each]
         assert len(secret["items"]) == 1 + encrypts
-    files = keys.secret(found, certificates.issue(UID) if encrypts else {}, launch)["stringData"]
-    assert set(files) == {"job.json", *(f"{role}.json" for role in Role if encrypts)}
+    files = launch_secret.secret(found, operator_jobs.trust(UID) if encrypts else None, launch)[
+        "stringData"
+    ]
+    assert set(files) == {"job.json", *(["trust.json"] if encrypts else [])}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +130,7 @@ def test_pods_look_for_credentials_where_they_encrypt_and_nowhere_else(transport
     ["", "{}", '{"spec": {}}', '{"spec": {"transport": "auto"}}', '{"spec": {"transport": {}}}'],
 )
 def test_processes_that_say_nothing_else_get_credentials(launch: str) -> None:
-    assert keys.are_needed_by(launch)
+    assert launch_secret.needs_certificates_by(launch)
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -277,7 +273,7 @@ def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> No
 def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
     template = {"spec": {"nodeSelector": {"disk": "fast"}}}
     found = context(replicas={"count": 1, "template": template})
-    manifest = json.loads(keys.launch_file(found))
+    manifest = json.loads(launch_secret.launch_file(found))
 
     assert manifest["metadata"] == {"name": "digits", "namespace": "here", "uid": UID}
     assert "template" not in manifest["spec"]["replicas"]
@@ -288,18 +284,35 @@ def test_suspending_changes_no_object_but_the_scale() -> None:
     suspended, running = context(suspend=True), context(suspend=False)
 
     assert children(suspended, SCALE) == children(running, SCALE)
-    assert keys.launch_file(suspended) == keys.launch_file(running)
+    assert launch_secret.launch_file(suspended) == launch_secret.launch_file(running)
 
 
-def test_a_role_gets_its_own_credentials_and_reads_them() -> None:
-    issued = certificates.issue(UID)
-    secret = keys.secret(context(), issued, "{}")
+def test_pods_are_told_of_whom_they_get_certificates_and_no_key_is_in_any_object() -> None:
+    trust = operator_jobs.trust(UID)
+    secret = launch_secret.secret(context(), trust, "{}")
     files = secret["stringData"]
 
     assert secret["immutable"] is True
     assert UID[:8] in secret["metadata"]["name"]
-    for role in Role:
-        name = pod_layout.credentials_key(role)
-        assert credentials.parse(files[name].encode()) == issued[role]
-        holders = [name for name, text in files.items() if issued[role].key[40:80] in text]
-        assert holders == [name]
+    assert set(files) == {pod_layout.LAUNCH_KEY, pod_layout.TRUST_KEY}
+    assert credentials.parse(files[pod_layout.TRUST_KEY].encode()) == trust
+    assert "PRIVATE KEY" not in str(secret)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_pod_has_a_token_of_its_own_for_nobody_but_the_operator(role: Role) -> None:
+    spec = pod_template(context(), role)["spec"]
+    (token,) = [each for each in spec["volumes"] if "projected" in each]
+    (source,) = token["projected"]["sources"]
+    assert source["serviceAccountToken"] == {
+        "audience": "disttrain.dev",
+        "expirationSeconds": 3600,
+        "path": "token",
+    }
+    container = spec["containers"][0]
+    mounted = {each["name"]: each for each in container["volumeMounts"]}
+    assert mounted[token["name"]]["mountPath"] == str(pod_layout.TOKEN_FOLDER)
+    assert mounted[token["name"]]["readOnly"] is True
+    told = {each["name"]: each for each in container["env"]}
+    assert told["POD_UID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert told["DISTTRAIN_KEYS_FILE"]["value"] == str(pod_layout.TRUST_FILE)

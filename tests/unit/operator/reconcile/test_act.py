@@ -5,14 +5,14 @@ from typing import Any, cast
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from builders.operator_jobs import KEY, NOW, child, context, job, pod
+from builders.operator_jobs import KEY, NOW, child, context, job, pod, trust
 from disttrain.errors import DistTrainError
-from disttrain.job import certificates, cluster_labels
+from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import keys
+from disttrain_operator.manifests import launch_secret
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
@@ -105,7 +105,7 @@ class Strict:
 def test_what_objects_name_is_there_before_them() -> None:
     strict = Strict()
     client = cast("Client", strict)
-    actor = Actor(client, Inventory(), lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, Inventory(), trust, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "trainer", "namespace": KEY.namespace, "labels": labels}}
     kinds = (*reversed(WORKLOADS), Kind.Service, Kind.ServiceAccount)
@@ -132,11 +132,11 @@ def test_keys_are_made_as_the_processes_were_told_whatever_the_manifest_says_by_
     transport: object,
 ) -> None:
     keeper = Keeper()
-    launch = keys.launch_file(context(transport=transport))
+    launch = launch_secret.launch_file(context(transport=transport))
     actor = Actor(
         cast("Client", keeper),
         Inventory(),
-        certificates.issue,
+        trust,
         context(transport="auto" if transport != "auto" else {"encryption": "none"}),
         Knowledge(job().uid),
         lambda: NOW,
@@ -144,15 +144,14 @@ def test_keys_are_made_as_the_processes_were_told_whatever_the_manifest_says_by_
 
     asyncio.run(actor.perform(job(), [CreateKeys(launch, ())]))
 
-    of_roles = {f"{role}.json" for role in Role} if transport == "auto" else set()
-    assert set(keeper.files) == {"job.json", *of_roles}
+    assert set(keeper.files) == {"job.json", *(["trust.json"] if transport == "auto" else [])}
     assert keeper.files["job.json"] == launch
 
 
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:
     inventory = Inventory()
     client = cast("Client", ToldFirst(inventory))
-    actor = Actor(client, inventory, lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, inventory, trust, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "claim", "namespace": KEY.namespace, "labels": labels}}
 
@@ -168,7 +167,7 @@ def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
     seen = child(Kind.Job, version=7)
     inventory.put(seen)
     client = cast("Client", Changed())
-    actor = Actor(client, inventory, lambda _: {}, None, Knowledge(job().uid), lambda: NOW)
+    actor = Actor(client, inventory, trust, None, Knowledge(job().uid), lambda: NOW)
     again = Child(Kind.Job, seen.name, {})
 
     asyncio.run(actor.perform(job(), [Renew(again, seen, "why")]))
@@ -189,7 +188,7 @@ def requests_for(
     """What is asked for to remove a pod that did not end in its time."""
     recorder = Recorder(node)
     client = cast("Client", recorder)
-    actor = Actor(client, Inventory(), lambda _: {}, None, known, lambda: NOW)
+    actor = Actor(client, Inventory(), trust, None, known, lambda: NOW)
     lost = pod(role, name="pod", uid="uid", node="node", tainted=tainted)
     late = RemovePod(lost, "it is late")
     asyncio.run(actor.perform(job(), [late]))
@@ -255,9 +254,7 @@ def test_what_was_decided_of_one_object_is_not_done_to_another_of_its_name(actio
     world.create(Kind.DistTrainJob, {"metadata": metadata, "spec": {}})
     world.create(Kind.StatefulSet, {**BODY, "spec": {"replicas": 2}})
     before = dict(world.objects)
-    actor = Actor(
-        FakeClient(world), Inventory(), lambda _: {}, None, Knowledge(job().uid), lambda: NOW
-    )
+    actor = Actor(FakeClient(world), Inventory(), trust, None, Knowledge(job().uid), lambda: NOW)
 
     with suppress(Conflict):
         asyncio.run(actor.perform(job(), [action]))
@@ -279,7 +276,7 @@ def test_a_job_that_somebody_else_wrote_at_the_same_time_stays_known() -> None:
     record = parsing.job(made, frozenset())
     inventory.put(record)
     knowledge = Knowledge(record.uid)
-    actor = Actor(Contended(world), inventory, lambda _: {}, None, knowledge, lambda: NOW)
+    actor = Actor(Contended(world), inventory, trust, None, knowledge, lambda: NOW)
 
     with pytest.raises(Conflict):
         asyncio.run(actor.perform(record, [Annotate("disttrain.dev/restarts", "{}")]))

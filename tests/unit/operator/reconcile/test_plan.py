@@ -117,7 +117,7 @@ def test_templates_are_checked_before_anything_is_made() -> None:
     [
         (job(batchSize=-1), Knowledge(UID), "InvalidManifest"),
         (job(portionSize=3), Knowledge(UID), "InvalidManifest"),
-        (job(replicas={"count": 1, "partitions": 2}), Knowledge(UID), "NotSupported"),
+        (job(transport="sharedMemory"), Knowledge(UID), "NotSupported"),
         (
             job(replicas={"count": 1, "template": {"spec": {"hostNetwork": True}}}),
             Knowledge(UID),
@@ -503,7 +503,7 @@ BLOCKED: tuple[tuple[str, JobRecord, Knowledge], ...] = (
     ("InvalidManifest", job(pendingDeadlineSeconds=10, batchSize=0), Knowledge(UID)),
     (
         "NotSupported",
-        job(pendingDeadlineSeconds=10, replicas={"count": 1, "partitions": 2}),
+        job(pendingDeadlineSeconds=10, transport="sharedMemory"),
         Knowledge(UID),
     ),
 )

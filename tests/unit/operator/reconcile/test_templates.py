@@ -105,6 +105,15 @@ def test_what_is_the_nodes_needs_the_privileged_level(changed: dict[str, Any]) -
         replicas(
             volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"a": 1}}]}}]
         ),
+        # In place of the pod's own for the operator.
+        replicas(
+            volumes=[
+                {
+                    "name": "identity",
+                    "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]},
+                }
+            ]
+        ),
         {"coordinator": {"template": {"spec": {"serviceAccountName": "admin"}}}},
     ],
 )

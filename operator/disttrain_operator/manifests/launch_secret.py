@@ -1,12 +1,10 @@
-"""The Secret with the manifest and, where connections are encrypted, each role's credentials."""
+"""The Secret with the manifest, and of whom the pods get their certificates where they need any."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from disttrain.job import cluster_names, credentials, effective, pod_layout
-from disttrain.job.credentials import Credentials
-from disttrain.job.names import Role
+from disttrain.job.credentials import Trust
 from disttrain.job.transport import Encryption
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
@@ -41,12 +39,12 @@ def secret_name(context: Context) -> str:
     return cluster_names.launch_secret(context.name, context.uid)
 
 
-def are_needed(context: Context) -> bool:
-    """Whether the pods of a job show credentials to each other."""
+def needs_certificates(context: Context) -> bool:
+    """Whether the pods of a job show certificates to each other."""
     return context.job.spec.transport.is_encrypted
 
 
-def are_needed_by(launch: str) -> bool:
+def needs_certificates_by(launch: str) -> bool:
     """The same of pods that are there, by the manifest that they read.
 
     Whatever does not say that nothing is encrypted needs them.
@@ -58,15 +56,12 @@ def are_needed_by(launch: str) -> bool:
     return not (isinstance(transport, dict) and transport.get("encryption") == Encryption.NONE)
 
 
-def secret(context: Context, issued: Mapping[str, Credentials], launch: str) -> Object:
-    """The Secret; immutable, since processes that run already would not get other keys.
+def secret(context: Context, trust: Trust | None, launch: str) -> Object:
+    """The Secret; immutable, since processes that run already would not believe another authority.
 
-    `issued`: by role; nothing where they are not needed. `launch`: the manifest as its processes
-    read it.
+    `trust`: None where nothing is encrypted. `launch`: the manifest as its processes read it.
     """
-    contents = {
-        pod_layout.credentials_key(Role(role)): credentials.encode(each).decode()
-        for role, each in issued.items()
-    }
-    contents[pod_layout.LAUNCH_KEY] = launch
+    contents = {pod_layout.LAUNCH_KEY: launch}
+    if trust is not None:
+        contents[pod_layout.TRUST_KEY] = credentials.encode(trust).decode()
     return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)

@@ -1,0 +1,54 @@
+"""Whether a request is from whom it says, by the sender's certificate. Decides; no I/O."""
+
+from collections.abc import Iterable
+
+from disttrain.coordinator.journal.group import Group
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.job import identity
+from disttrain.job.identity import Identity, Speaker
+
+
+def impostor(state: State, sender: Identity | None, request: messages.Request) -> str:
+    """Why a sender may not say this in somebody's name; empty if it may.
+
+    None is a sender without a certificate, as where nothing is encrypted: the role is all that is
+    known of it.
+    """
+    if sender is None:
+        return ""
+    if isinstance(request, messages.Join):
+        return _joining(state, sender, request)
+    member = getattr(request, "member", None)
+    if not isinstance(member, MemberId):
+        return ""
+    group = state.group(member)
+    process = None if group is None else group.processes.get(member.partition)
+    speaker = Speaker(
+        member.role.name.lower(),
+        member.index,
+        member.partition,
+        instance=None if process is None else process.instance,
+    )
+    return identity.mismatch(sender, speaker)
+
+
+def _joining(state: State, sender: Identity, join: messages.Join) -> str:
+    speaker = Speaker(join.role.name.lower(), join.index, join.partition, join.instance)
+    if why := identity.mismatch(sender, speaker):
+        return why
+    is_pod = sender.instance not in {"", identity.LOOPS}
+    if join.index is not None or not is_pod:
+        return ""
+    return _wrong_place(state.groups(join.role).values(), sender, join)
+
+
+def _wrong_place(groups: Iterable[Group], sender: Identity, join: messages.Join) -> str:
+    """A pod has one place and is one member: who joins from there ends who was there."""
+    for group in groups:
+        is_same_pod = identity.pod_of(group.instance) == identity.pod_of(sender.instance)
+        is_same_place = bool(join.place) and group.place == join.place
+        if group.live and is_same_pod != is_same_place:
+            return f"{sender} is not at the place of {group.name}, {group.place or 'nowhere'}"
+    return ""

@@ -1,0 +1,122 @@
+"""The only door to torch.distributed: a process group over gloo, and how it is formed.
+
+Its messages are neither encrypted nor authenticated; see docs/security.md.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed
+
+from disttrain.groups.errors import GroupLost
+from disttrain.groups.meeting import Meeting
+from disttrain.groups.steps import Collective
+
+_Gloo: Any = distributed.ProcessGroupGloo
+"""Torch's type information lacks what is used of it."""
+_LOOK_AGAIN_SECONDS = 0.05
+_LONGEST = timedelta(days=20)
+"""Of one operation, for gloo, which counts milliseconds in 32 bits. Others end here what takes too
+long: a process waits for its group as long as there is no work."""
+
+
+class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above.
+    """What gloo needs of a store while it connects: the members' addresses."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        super().__init__()
+        self._meeting = meeting
+
+    def set(self, key: str, value: bytes | str) -> None:
+        self._meeting.put(key, value if isinstance(value, bytes) else value.encode())
+
+    def get(self, key: str) -> bytes:
+        return self._meeting.get(key)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        del timeout  # As long as this incarnation lives.
+        for key in keys:
+            self._meeting.get(key)
+
+
+class GlooGroup(Collective):
+    """A formed group."""
+
+    def __init__(self, group: Any, check: Callable[[], None]) -> None:
+        self._group = group
+        self._check = check
+        self._is_in_step = True
+
+    def sum(self, values: Sequence[int], seconds: float | None = None) -> list[int]:
+        if not self._is_in_step:
+            message = "the group is not in step any more"
+            raise GroupLost(message)
+        self._is_in_step = False
+        found = self._sum(torch.tensor(values), seconds)
+        self._is_in_step = True
+        return found
+
+    def _sum(self, tensor: torch.Tensor, seconds: float | None) -> list[int]:
+        done = threading.Event()
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            work = self._group.allreduce([tensor])
+            work.get_future().add_done_callback(lambda _: done.set())
+            # Waiting in gloo itself could not be ended.
+            while not done.wait(_LOOK_AGAIN_SECONDS):
+                self._check()
+                if end is not None and time.monotonic() >= end:
+                    message = f"its members were not there within {seconds:g} s"
+                    raise GroupLost(message)
+            work.wait()
+        except RuntimeError as error:
+            message = f"a member of the group does not answer: {error}"
+            raise GroupLost(message) from error
+        return [int(value) for value in tensor.tolist()]
+
+
+def form(
+    meeting: Meeting, partition: int, partitions: int, address: str, check: Callable[[], None]
+) -> GlooGroup:
+    """Connect with all members of this incarnation, as soon as they are there.
+
+    `address`: of this machine, where the others connect to. `check` raises when this process is to
+    end, also later. Raises GroupLost.
+    """
+    formed: Future[Any] = Future()
+
+    def connect() -> None:
+        try:
+            group = _connected(meeting, partition, partitions, address)
+        except BaseException as error:
+            formed.set_exception(error)
+            return
+        formed.set_result(group)
+        # Whoever drops the last reference waits for operations under way, which may never end.
+        threading.Event().wait()
+        del group
+
+    # In a thread of its own, since nothing ends gloo's waiting for a peer.
+    threading.Thread(target=connect, name="group-forms", daemon=True).start()
+    while not wait([formed], _LOOK_AGAIN_SECONDS).done:
+        check()
+    try:
+        return GlooGroup(formed.result(), check)
+    except RuntimeError as error:
+        check()
+        message = f"the group did not form: {error}"
+        raise GroupLost(message) from error
+
+
+def _connected(meeting: Meeting, partition: int, partitions: int, address: str) -> Any:
+    # The only way to choose an address.
+    options = _Gloo._Options()  # noqa: SLF001
+    options._devices = [_Gloo.create_device(hostname=address)]  # noqa: SLF001
+    options._timeout = _LONGEST  # noqa: SLF001
+    options._threads = 1  # noqa: SLF001
+    return _Gloo(_Store(meeting), partition, partitions, options)

@@ -1,0 +1,55 @@
+"""Values that the members of a group give each other through the coordinator, while it forms.
+
+The coordinator keeps them in memory only. One that is started again has lost them, so that those
+who still form their group have to begin anew, as another incarnation.
+"""
+
+import base64
+from collections.abc import Callable
+
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.groups.errors import GroupLost
+
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+"""A member may be away for long, until a node has room for it."""
+
+Ask = Callable[[messages.Request], messages.Reply]
+"""The coordinator's answer, when it is there. Raises GroupLost, and what ends this process."""
+
+
+class Meeting:
+    """One member's side, in one incarnation of its group. Belongs to one thread."""
+
+    def __init__(self, ask: Ask, member: MemberId, sleep: Callable[[float], None]) -> None:
+        """`sleep` waits for so many seconds, and raises when this process is to end."""
+        self._ask = ask
+        self._member = member
+        self._sleep = sleep
+        self._coordinator: int | None = None
+        """The incarnation of the coordinator that was met; None: none yet."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Give the others a value. Raises GroupLost."""
+        self._meet({key: base64.b64encode(value).decode()}, ())
+
+    def get(self, key: str) -> bytes:
+        """The value that somebody gives, once it is there. Raises GroupLost, and as `sleep`."""
+        pause = _FIRST_PAUSE_SECONDS
+        while (found := self._meet({}, (key,)).get(key)) is None:
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return base64.b64decode(found)
+
+    def _meet(self, put: dict[str, str], wanted: tuple[str, ...]) -> dict[str, str]:
+        reply = self._ask(messages.Meet(member=self._member, put=put, wanted=wanted))
+        if not isinstance(reply, messages.Met):
+            why = reply.message if isinstance(reply, messages.Refused) else reply.kind
+            message = f"{self._member.name} cannot meet its group: {why}"
+            raise GroupLost(message)
+        self._coordinator = self._coordinator or reply.coordinator
+        if reply.coordinator != self._coordinator:
+            message = "the coordinator was started again while the group formed: it forms anew"
+            raise GroupLost(message)
+        return reply.values

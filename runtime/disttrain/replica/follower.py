@@ -1,0 +1,121 @@
+"""A process of a replica other than the first: it takes part in what that announces."""
+
+import math
+import os
+import signal
+import threading
+import time
+
+from disttrain.coordinator.errors import JobOver
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import Join
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.groups import steps
+from disttrain.groups.errors import GroupLost
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
+from disttrain.replica import forming
+from disttrain.replica.cancellation import Cancelled
+from disttrain.replica.membership import LEAVE_SECONDS, Membership
+from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.telemetry import logs
+from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
+
+_END_SECONDS = 5.0
+"""For the first process to say that it ends, once the job has."""
+
+
+def main(config: LaunchConfig) -> int:
+    """Take part until the first process, or the coordinator, ends it; the exit code."""
+    served = ServedMetrics(config.metrics_address)
+    membership = Membership(config)
+    try:
+        join = _join(config, served.address)
+        joined = membership.join(join, ReplicaReport)
+        return _Follower(config, membership, joined.member, served).run()
+    except JobOver as error:
+        LOG.info("came too late", reason=error)
+        return ExitCode.COMPLETE
+    finally:
+        membership.close()
+
+
+class _Follower:
+    """Belongs to the main thread, but for `leave`."""
+
+    def __init__(
+        self, config: LaunchConfig, membership: Membership, member: MemberId, served: ServedMetrics
+    ) -> None:
+        self._config = config
+        self._membership = membership
+        self._member = member
+        self._served = served
+        self._formed = False
+        self._told: ExitCode | None = None
+        """How the coordinator has told it to end."""
+        self._ends_at = math.inf
+        patience = LEAVE_SECONDS[config.supervisor]
+        signal.signal(signal.SIGTERM, lambda *_: self.leave(patience))
+
+    def leave(self, patience_seconds: float) -> None:
+        """End with the first process, which drains meanwhile, or after so long without it."""
+        cancellation = self._membership.cancellation
+        if not self._formed:
+            cancellation.cancel()
+            return
+        impatience = threading.Timer(patience_seconds, cancellation.cancel)
+        impatience.daemon = True
+        impatience.start()
+
+    def run(self) -> ExitCode:
+        try:
+            return self._follow()
+        except (GroupLost, Cancelled) as error:
+            LOG.warning("its group is over", incarnation=self._member.incarnation, error=error)
+            self._told = self._told or self._membership.told_to_end()
+            if self._told is None and isinstance(error, Cancelled):
+                self._membership.leave(self._member, None)
+                return ExitCode.INTERRUPTED
+            return ExitCode.RESTART if self._told is None else self._told
+
+    def _follow(self) -> ExitCode:
+        group = forming.formed(self._config, self._membership, self._member, self._check)
+        self._formed = True
+        self._served.health.is_ready = True
+        LOG.info("takes part", incarnation=self._member.incarnation)
+        code = ExitCode(steps.follow(group, _nothing))
+        LOG.info("ends with its group", code=code.name)
+        self._membership.told_to_end()
+        return code
+
+    def _check(self) -> None:
+        """Raises Cancelled when this process is to end: at the job's end after the first one."""
+        cancellation = self._membership.cancellation
+        if not cancellation.is_cancelled:
+            return
+        if self._told is None:
+            self._told = self._membership.told_to_end()
+            self._ends_at = time.monotonic() + _END_SECONDS
+        is_over = self._told is ExitCode.COMPLETE and self._formed
+        if not is_over or time.monotonic() >= self._ends_at:
+            cancellation.check()
+
+
+def _nothing(step: int) -> None:
+    """What a process computes in a step that is not the first of its replica."""
+    del step
+
+
+def _join(config: LaunchConfig, metrics_address: str) -> Join:
+    return Join(
+        role=Role.REPLICA,
+        index=config.index,
+        partition=config.partition,
+        partitions=config.partitions,
+        place=config.place,
+        instance=config.new_instance(),
+        pid=os.getpid(),
+        metrics_address=metrics_address,
+    )

@@ -1,0 +1,61 @@
+"""How a process of a replica comes into step with the others of its group."""
+
+from collections.abc import Callable
+from concurrent.futures import wait
+from functools import partial
+
+from disttrain.coordinator.errors import CoordinatorError
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.errors import DistTrainError
+from disttrain.groups.errors import GroupLost
+from disttrain.groups.meeting import Meeting
+from disttrain.groups.steps import Collective, Leader
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
+from disttrain.replica.cancellation import Cancelled
+from disttrain.replica.membership import Membership
+
+_LOOK_AGAIN_SECONDS = 0.1
+
+
+class GroupNotFormed(DistTrainError):
+    """The first process of a replica ends before it has begun."""
+
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def formed(
+    config: LaunchConfig, membership: Membership, member: MemberId, check: Callable[[], None]
+) -> Collective:
+    """The group of this incarnation, once all its processes are there.
+
+    `check` raises when this process is to end, now or later. Raises GroupLost.
+    """
+    # A replica of one process has no use for torch.distributed.
+    from disttrain.groups import gloo  # noqa: PLC0415
+
+    meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
+    return gloo.form(meeting, config.partition, config.partitions, config.group_address, check)
+
+
+def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leader:
+    """The same for the first process, which leads. Raises GroupNotFormed."""
+    try:
+        return Leader(formed(config, membership, member, membership.cancellation.check))
+    except (GroupLost, Cancelled) as error:
+        code = membership.told_to_end()
+        why = str(error) or "told to end"
+        raise GroupNotFormed(why, ExitCode.RESTART if code is None else code) from error
+
+
+def _answer(membership: Membership, request: messages.Request) -> messages.Reply:
+    asked = membership.coordinator.request(request)
+    while not wait([asked], _LOOK_AGAIN_SECONDS).done:
+        membership.cancellation.check()
+    try:
+        return asked.result()
+    except CoordinatorError as error:
+        raise GroupLost(str(error)) from error

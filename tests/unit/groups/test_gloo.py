@@ -1,0 +1,105 @@
+"""A process group over sockets, formed by two threads that meet as two processes do."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from builders.grouped_members import a_member
+from builders.machines import Machine
+from disttrain.coordinator.protocol import messages
+from disttrain.groups import gloo, steps
+from disttrain.groups.errors import GroupLost
+from disttrain.groups.gloo import GlooGroup
+from disttrain.groups.meeting import Meeting
+from disttrain.launch.exit_code import ExitCode
+from disttrain.replica.cancellation import Cancellation, Cancelled
+
+PATIENCE_SECONDS = 60.0
+
+
+class Pair:
+    """Two members of one incarnation."""
+
+    def __init__(self) -> None:
+        self.machine = Machine(partitions=2)
+        self._lock = threading.Lock()
+        self.cancellations = [Cancellation(), Cancellation()]
+        self._pool = ThreadPoolExecutor(2)
+        replies = [self._ask(a_member(partition, "ab"[partition])) for partition in (0, 1)]
+        self.members = [one.member for one in replies if isinstance(one, messages.Joined)]
+
+    def form(self, partition: int) -> "Future[GlooGroup]":
+        return self._pool.submit(self._form, partition)
+
+    def both(self) -> tuple[GlooGroup, GlooGroup]:
+        first, second = self.form(0), self.form(1)
+        return first.result(PATIENCE_SECONDS), second.result(PATIENCE_SECONDS)
+
+    def beside(self, work: Callable[[], object]) -> "Future[object]":
+        return self._pool.submit(work)
+
+    def _form(self, partition: int) -> GlooGroup:
+        cancellation, member = self.cancellations[partition], self.members[partition]
+        meeting = Meeting(self._ask, member, cancellation.sleep)
+        return gloo.form(meeting, partition, 2, "127.0.0.1", cancellation.check)
+
+    def _ask(self, request: messages.Request) -> messages.Reply:
+        with self._lock:
+            return self.machine.request(request)
+
+
+def test_members_sum_what_each_gives_and_wait_for_each_other() -> None:
+    pair = Pair()
+    first, second = pair.both()
+    sums = pair.beside(lambda: first.sum((7, 2)))
+    with pytest.raises(TimeoutError):
+        sums.result(0.2)
+    assert second.sum((0, 1)) == [7, 3] == sums.result(PATIENCE_SECONDS)
+
+
+def test_the_first_one_announces_steps_and_the_end() -> None:
+    pair = Pair()
+    first, second = pair.both()
+    seen: list[int] = []
+    followed = pair.beside(lambda: steps.follow(second, seen.append))
+    leader = steps.Leader(first)
+    for _ in range(3):
+        leader.before_step()
+    leader.end(ExitCode.RESTART)
+    assert followed.result(PATIENCE_SECONDS) == ExitCode.RESTART
+    assert seen == [1, 2, 3]
+
+
+def test_who_waits_for_a_member_ends_when_it_is_told_to() -> None:
+    pair = Pair()
+    first, _ = pair.both()
+    waiting = pair.beside(lambda: first.sum((1, 0)))
+    pair.cancellations[0].cancel()
+    with pytest.raises(Cancelled):
+        waiting.result(PATIENCE_SECONDS)
+    with pytest.raises(GroupLost, match="not in step any more"):
+        first.sum((1, 0))
+
+
+def test_an_end_that_nobody_hears_is_waited_for_no_longer_than_a_moment() -> None:
+    pair = Pair()
+    first, _ = pair.both()
+    with pytest.raises(GroupLost, match=r"not there within 0\.2 s"):
+        first.sum((1, 0), 0.2)
+
+
+def test_who_waits_for_a_group_to_form_ends_when_it_is_told_to() -> None:
+    pair = Pair()
+    waiting = pair.form(0)
+    pair.cancellations[0].cancel()
+    with pytest.raises(Cancelled):
+        waiting.result(PATIENCE_SECONDS)
+
+
+def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
+    pair = Pair()
+    pair.machine.request(a_member(1, "b2"))
+    with pytest.raises(GroupLost, match="no member any more"):
+        pair.form(0).result(PATIENCE_SECONDS)
