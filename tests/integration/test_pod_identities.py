@@ -34,7 +34,9 @@ def pods(port: SigningPort) -> dict[str, dict[str, Any]]:
 
 def a_job(folder: Path, port: SigningPort, arguments: dict[str, Any]) -> PodJob:
     """Its processes are told what the operator would tell their pods."""
-    job = PodJob(folder, {"metadata.uid": port.uid, "spec.task.arguments": arguments})
+    changed = {"metadata.uid": port.uid, "spec.task.arguments": arguments}
+    # None is given to it: each process asks.
+    job = PodJob(folder, changed, credentials={})
     trust = folder / "trust.json"
     trust.write_bytes(encode(port.trust))
     for name, pod in pods(port).items():

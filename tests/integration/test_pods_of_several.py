@@ -67,7 +67,7 @@ def test_whose_other_process_is_killed_asks_to_be_started_again(
         end(job, tmp_path, others)
 
 
-@pytest.mark.parametrize("struck", [1])
+@pytest.mark.parametrize("struck", [0, 1])
 def test_whose_other_process_says_nothing_does_so_too(tmp_path: Path, struck: int) -> None:
     with a_job(tmp_path) as job:
         others = begin(job)

@@ -66,5 +66,5 @@ def _found(monkeypatch: pytest.MonkeyPatch, word: str) -> bool:
 
 
 def test_a_place_that_is_taken_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Group, "has_room_for", lambda group, _: group.live)
+    monkeypatch.setattr(Group, "has_room_for", lambda group, *_: group.live)
     assert _found(monkeypatch, "joined twice")

@@ -24,6 +24,10 @@ _LONGEST = timedelta(days=20)
 """Of one operation, for gloo, which counts milliseconds in 32 bits. Others end here what takes too
 long: a process waits for its group as long as there is no work."""
 
+_FORMED: list[Any] = []
+"""Never let go of: the end of a process group waits for its members, and one that is stopped keeps
+a process whose group is over from ending."""
+
 
 class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above.
     """What gloo needs of a store while it connects: the members' addresses."""
@@ -119,4 +123,6 @@ def _connected(meeting: Meeting, partition: int, partitions: int, address: str) 
     options._devices = [_Gloo.create_device(hostname=address)]  # noqa: SLF001
     options._timeout = _LONGEST  # noqa: SLF001
     options._threads = 1  # noqa: SLF001
-    return _Gloo(_Store(meeting), partition, partitions, options)
+    made = _Gloo(_Store(meeting), partition, partitions, options)
+    _FORMED.append(made)
+    return made

@@ -29,6 +29,8 @@ class Meeting:
         self._sleep = sleep
         self._coordinator: int | None = None
         """The incarnation of the coordinator that was met; None: none yet."""
+        self._known: dict[str, bytes] = {}
+        """Values never change, and are asked for several times."""
 
     def put(self, key: str, value: bytes) -> None:
         """Give the others a value. Raises GroupLost."""
@@ -36,11 +38,14 @@ class Meeting:
 
     def get(self, key: str) -> bytes:
         """The value that somebody gives, once it is there. Raises GroupLost, and as `sleep`."""
+        if key in self._known:
+            return self._known[key]
         pause = _FIRST_PAUSE_SECONDS
         while (found := self._meet({}, (key,)).get(key)) is None:
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return base64.b64decode(found)
+        self._known[key] = base64.b64decode(found)
+        return self._known[key]
 
     def _meet(self, put: dict[str, str], wanted: tuple[str, ...]) -> dict[str, str]:
         reply = self._ask(messages.Meet(member=self._member, put=put, wanted=wanted))

@@ -8,8 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from disttrain.groups.errors import GroupLost
-
 _GOES_ON = 0
 _END_SECONDS = 2.0
 """For the others to hear that the first process ends; they see it in any case."""
@@ -40,8 +38,11 @@ class Leader:
         self._group.sum((self._step, _GOES_ON))
 
     def end(self, exit_code: int) -> None:
-        """Tell the others with which exit code this incarnation ends, as far as they hear it."""
-        with suppress(GroupLost):
+        """Tell the others with which exit code this incarnation ends, as far as they hear it.
+
+        Nothing keeps this process from ending so itself, such as that it was told to end at once.
+        """
+        with suppress(Exception):
             self._group.sum((self._step, 1 + exit_code), _END_SECONDS)
 
 

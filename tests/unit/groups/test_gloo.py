@@ -90,6 +90,13 @@ def test_an_end_that_nobody_hears_is_waited_for_no_longer_than_a_moment() -> Non
         first.sum((1, 0), 0.2)
 
 
+def test_who_was_told_to_end_ends_so_although_the_others_do_not_hear_it() -> None:
+    pair = Pair()
+    first, _ = pair.both()
+    pair.cancellations[0].cancel()
+    steps.Leader(first).end(ExitCode.RESTART)
+
+
 def test_who_waits_for_a_group_to_form_ends_when_it_is_told_to() -> None:
     pair = Pair()
     waiting = pair.form(0)

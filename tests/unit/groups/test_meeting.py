@@ -9,8 +9,10 @@ from builders.machines import Machine
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.meeting import Meeting
+from disttrain.transport.header import Role
 
 
 def a_pair(machine: Machine) -> list[MemberId]:
@@ -84,6 +86,53 @@ def test_of_an_earlier_incarnation_nothing_is_known() -> None:
     (member,) = [one.member for one in newer[:1] if isinstance(one, messages.Joined)]
     reply = machine.request(messages.Meet(member=member, wanted=("1",)))
     assert reply == messages.Met(coordinator=1, values={})
+
+
+def test_a_value_that_was_found_is_not_asked_for_again() -> None:
+    machine = Machine(partitions=2)
+    first, second = a_pair(machine)
+    meeting(machine, second).put("1", b"there")
+    mine = meeting(machine, first)
+    mine.get("1")
+    machine.request(a_member(1, "b2"))
+    assert mine.get("1") == b"there"
+
+
+def is_kept(machine: Machine, member: MemberId, key: str) -> bool:
+    reply = machine.request(messages.Meet(member=member, wanted=(key,)))
+    assert isinstance(reply, messages.Met)
+    return key in reply.values
+
+
+def test_of_a_group_that_takes_steps_nothing_is_kept() -> None:
+    machine = Machine(partitions=2)
+    first, second = a_pair(machine)
+    meeting(machine, second).put("1", b"there")
+    machine.heartbeat(first, ReplicaReport())
+    assert is_kept(machine, first, "1"), "it may be forming"
+    machine.heartbeat(second, ReplicaReport(steps=1))
+    assert is_kept(machine, first, "1"), "the first process alone tells of steps"
+    machine.heartbeat(first, ReplicaReport(steps=1))
+    assert not is_kept(machine, first, "1")
+
+
+def test_of_groups_that_have_ended_nothing_is_kept_once_others_meet() -> None:
+    machine = Machine(partitions=2)
+    first, _ = a_pair(machine)
+    meeting(machine, first).put("0", b"there")
+    machine.request(messages.Leave(member=first, reason="SIGTERM"))
+    reply = machine.request(a_member(0, "c", index=1))
+    assert isinstance(reply, messages.Joined)
+    meeting(machine, reply.member).put("0", b"there")
+    assert list(machine.coordinator._meetings._found) == [(Role.REPLICA, 1)]
+
+
+@pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
+def test_who_is_alone_meets_nobody(role: Role) -> None:
+    machine = Machine()
+    member = machine.member(role, 0, "a")
+    with pytest.raises(GroupLost, match="-0 is alone, and meets nobody"):
+        meeting(machine, member).put("0", b"here")
 
 
 def test_a_member_gives_a_bounded_number_of_bounded_values() -> None:

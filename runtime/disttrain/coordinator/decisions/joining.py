@@ -51,7 +51,7 @@ def _take_in(
     if index is None:
         return _refused(messages.RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     found = groups.get(index)
-    if found is not None and found.has_room_for(request.partition):
+    if found is not None and found.has_room_for(request.partition, request.partitions):
         return _joined(transaction, _admit(transaction, request, index, found.incarnation))
     if found is not None:
         membership.lose(transaction, found, IncarnationState.DEAD, "a newer incarnation has joined")
@@ -188,7 +188,11 @@ def _choose_index(transaction: Transaction, request: messages.Join) -> int | Non
             return index
     # Indices below are the job's own replicas, whose processes may be about to join.
     first = transaction.settings.replicas if _brings_own_data(request) else 0
-    return next((i for i in range(first, _places(transaction, request)) if i not in taken), None)
+    indices = range(first, _places(transaction, request))
+    if transaction.settings.partitions > 1:
+        # Their indices are not the coordinator's to choose: a job that grows takes the next ones.
+        indices = indices[::-1]
+    return next((index for index in indices if index not in taken), None)
 
 
 def _admit(

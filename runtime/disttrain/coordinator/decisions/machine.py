@@ -209,6 +209,9 @@ class Coordinator:
     def _heard(self, transaction: Transaction, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None and not request.member.partition:
             report = request.replica
+            if report.steps:
+                # Nobody begins a step before all have met.
+                self._meetings.formed(request.member)
             before = self.watch.replicas.get(request.member)
             # A heartbeat that is sent again may come after a later one.
             if before is None or report.steps >= before.steps:

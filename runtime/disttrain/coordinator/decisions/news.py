@@ -58,12 +58,15 @@ def intervals(settings: Settings, members: int) -> Intervals:
 
 
 def _always(transaction: Transaction, role: Role) -> HeartbeatReply:
-    replicas = len(transaction.live.replicas())
+    live, settings = transaction.live, transaction.settings
+    shards = len(live.shards())
+    # Each process is heard by itself, also while its group forms.
+    processes = shards + settings.partitions * (len(live.everybody()) - shards)
     return HeartbeatReply(
         epoch=epoch_for(transaction.state, role),
-        live_replicas=replicas,
+        live_replicas=len(live.replicas()),
         phase=transaction.state.phase,
-        intervals=intervals(transaction.settings, replicas + len(transaction.live.shards())),
+        intervals=intervals(settings, processes),
     )
 
 

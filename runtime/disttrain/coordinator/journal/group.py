@@ -133,10 +133,10 @@ class Group(Strict):
         process = self.processes.get(partition)
         return process is not None and process.pid == pid
 
-    def has_room_for(self, partition: int) -> bool:
-        """Whether a process can join this incarnation."""
+    def has_room_for(self, partition: int, partitions: int) -> bool:
+        """Whether a process of a group of so many can join this incarnation."""
         free = partition not in self.followers if partition else not self.instance
-        return self.live and free
+        return self.live and free and partitions == self.partitions
 
     def process_name(self, partition: int) -> str:
         """The name of one of its processes, as whoever starts it has it."""

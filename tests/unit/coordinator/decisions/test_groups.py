@@ -8,6 +8,7 @@ import pytest
 
 from builders.grouped_members import a_member
 from builders.machines import Machine
+from disttrain.coordinator.decisions.joining import MOST_REPLICAS
 from disttrain.coordinator.journal import state as states
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import IncarnationState, Phase
@@ -163,6 +164,17 @@ def test_work_of_a_group_whose_follower_is_silent_goes_to_others() -> None:
     assert all(held.lost for held in machine.state.data.held(first))
 
 
+def test_the_more_processes_the_groups_have_the_less_often_each_is_heard() -> None:
+    machine = Machine(partitions=500, replicas=1)
+    machine.member(Role.SHARD, 0, "s0")
+    for partition in range(499):
+        member = joined(machine, partition, f"instance-{partition}", partitions=500)
+    reply = machine.heartbeat(member)
+    assert isinstance(reply, messages.HeartbeatReply)
+    assert reply.intervals is not None
+    assert reply.intervals.heartbeat_seconds == 5.01
+
+
 def test_a_group_that_is_not_whole_gets_no_work_and_no_commands() -> None:
     machine = Machine(partitions=2)
     machine.member(Role.SHARD, 0, "s0")
@@ -230,6 +242,39 @@ def test_a_pod_may_have_any_index_since_somebody_scales_them() -> None:
     assert joined(machine, 1, "late", index=7, place="digits-replica-7-1").index == 7
     refused = machine.request(a_member(1, "no pod", index=8))
     assert isinstance(refused, messages.Refused)
+
+
+def a_loop(machine: Machine, instance: str, index: int | None = None) -> MemberId:
+    return machine.member(Role.REPLICA, index, instance, samples=None, test_samples=None)
+
+
+def test_a_loop_takes_no_index_that_a_job_which_grows_takes_next() -> None:
+    machine = of_two()
+    loops = [a_loop(machine, f"loop-{number}") for number in range(2)]
+    assert [loop.index for loop in loops] == [MOST_REPLICAS - 1, MOST_REPLICAS - 2]
+    for partition in (0, 1):
+        joined(machine, partition, "ef"[partition], index=2, place=f"digits-replica-2-{partition}")
+    assert [refusal(machine, loop) for loop in loops] == [None, None]
+    assert machine.state.num_live_replicas == 5
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_process_of_several_never_joins_one_that_is_alone(partition: int) -> None:
+    machine = of_two()
+    loop = a_loop(machine, "loop", 2)
+    late = joined(machine, partition, "late", index=2, place=f"digits-replica-2-{partition}")
+    assert (late.partition, late.incarnation) == (partition, 2)
+    assert refusal(machine, loop) is RefusalReason.OLD_INCARNATION
+    assert not group(machine, 2).is_whole
+    assert not group(machine, 2).own_data
+
+
+def test_a_loop_never_takes_a_free_place_in_a_group_that_forms() -> None:
+    machine = of_two()
+    died(machine, next(group(machine).members))
+    lone = joined(machine, 1, "b2")
+    assert a_loop(machine, "loop", 0).incarnation == 3
+    assert refusal(machine, lone) is RefusalReason.OLD_INCARNATION
 
 
 def test_a_journal_keeps_groups_that_form_and_those_that_are_whole() -> None:
