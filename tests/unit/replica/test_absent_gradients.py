@@ -172,9 +172,11 @@ def test_a_gradient_that_clipping_makes_0_is_no_mark() -> None:
     loop.begin(connection.first_fetch(meanwhile=lambda: None))
     gradient = loop.begin_step()
 
-    sums = [parameter.sum() for parameter in model.parameters()]
-    loss = torch.stack(sums).sum() - model.body.bias[0]
-    (loss - 1e-45 * model.body.bias[0]).backward()  # type: ignore[no-untyped-call]
+    bias = model.body.bias
+    others = [parameter.sum() for parameter in model.parameters() if parameter is not bias]
+    loss = torch.stack([*others, bias[1:].sum()]).sum() - 1e-45 * bias[0]
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert gradient[24] < 0
     loop.accrue(gradient, None, 8, Position(lease=1, offset=8))
 
     assert gradient[24] == 0
