@@ -14,6 +14,7 @@ _HOMES = {
     "JobEnded": "disttrain.replica.errors",
     "Loss": "disttrain.task.loss",
     "LossContext": "disttrain.task.loss",
+    "ParameterGroup": "disttrain.task.groups",
     "Split": "disttrain.task.task",
     "Task": "disttrain.task.task",
 }
@@ -26,6 +27,7 @@ __all__ = [
     "JobEnded",
     "Loss",
     "LossContext",
+    "ParameterGroup",
     "Split",
     "Task",
 ]

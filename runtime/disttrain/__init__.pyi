@@ -1,6 +1,7 @@
 from disttrain.cluster.client import Client as Client
 from disttrain.replica.errors import JobEnded as JobEnded
 from disttrain.replica.optimizer import DownpourOptimizer as DownpourOptimizer
+from disttrain.task.groups import ParameterGroup as ParameterGroup
 from disttrain.task.loss import Loss as Loss
 from disttrain.task.loss import LossContext as LossContext
 from disttrain.task.task import Batch as Batch
@@ -16,6 +17,7 @@ __all__ = [
     "JobEnded",
     "Loss",
     "LossContext",
+    "ParameterGroup",
     "Split",
     "Task",
 ]

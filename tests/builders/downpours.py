@@ -10,7 +10,6 @@ def a_downpour(
     waits_for_answers: bool = False,
     clip_norm: float | None = None,
     weight_decay: float = 0.0,
-    keeps_velocity: bool = False,
     **settings: Any,
 ) -> Downpour:
     """The rate of the shards' own rule is that of the shards in the test."""
@@ -18,6 +17,6 @@ def a_downpour(
     given = {
         "max_in_flight": 0 if waits_for_answers else 1,
         "local_learning_rate": 0.0,
-        "optimizer": {"momentum" if keeps_velocity else "sgd": rule},
+        "optimizer": {"sgd": rule},
     }
     return Downpour.model_validate(given | settings)

@@ -10,10 +10,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector
-from torch.optim import SGD, Adagrad, Optimizer
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
-from builders.runs import RunningJob
+from builders.runs import RunningJob, set_field, set_shards
+from disttrain.checkpoint import stores
 from oracles import serial
 from oracles.serial import Course
 from tasks.proving import WIDTH, Everything, Proving
@@ -179,6 +180,18 @@ CASES = {
         partial(warm_up, 60),
         clip_norm=0.4,
     ),
+    "adam, weight decay": Case(
+        "adam: {learningRate: 0.01, weightDecay: 0.01, beta1: 0.8}",
+        partial(Adam, lr=0.01, weight_decay=0.01, betas=(0.8, 0.999)),
+    ),
+    "adamw, warm-up, clipping": Case(
+        "adamw: {learningRate: 0.01, weightDecay: 0.1, clipNorm: 0.4, "
+        "schedule: {linearWarmup: {samples: 480}}}",
+        partial(AdamW, lr=0.01, weight_decay=0.1),
+        partial(warm_up, 60),
+        clip_norm=0.4,
+    ),
+    "rmsprop": Case("rmsprop: {learningRate: 0.01}", partial(RMSprop, lr=0.01)),
 }
 
 
@@ -200,6 +213,88 @@ def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) 
         return lambda: None if made is None else made.step()
 
     model = serial.plain_loop(Course(task=Proving()), case.optimizer, clip, schedule)
+    assert distance(found, model) <= 1e-6
+
+
+def grouped(
+    make: Callable[..., Optimizer], rate: float, decay: float
+) -> Callable[[Iterator[nn.Parameter]], Optimizer]:
+    """As the task's groups: biases without decay, the first weight with factors of its own."""
+
+    def made(parameters: Iterator[nn.Parameter]) -> Optimizer:
+        first, *others = parameters
+        biases = [each for each in others if each.ndim == 1]
+        weights = [each for each in others if each.ndim > 1]
+        return make(
+            [
+                {"params": [first], "lr": 0.25 * rate, "weight_decay": 3 * decay},
+                {"params": biases, "lr": rate, "weight_decay": 0.0},
+                {"params": weights, "lr": rate, "weight_decay": decay},
+            ]
+        )
+
+    return made
+
+
+GROUPED = {
+    "sgd: {learningRate: 0.05, weightDecay: 0.02}": grouped(SGD, 0.05, 0.02),
+    "momentum: {learningRate: 0.01, weightDecay: 0.02, nesterov: true}": grouped(
+        partial(SGD, momentum=0.9, nesterov=True), 0.01, 0.02
+    ),
+    "adagrad: {learningRate: 0.05, weightDecay: 0.02}": grouped(Adagrad, 0.05, 0.02),
+    "adamw: {learningRate: 0.01, weightDecay: 0.2}": grouped(AdamW, 0.01, 0.2),
+    "rmsprop: {learningRate: 0.01, weightDecay: 0.02}": grouped(RMSprop, 0.01, 0.02),
+    "stalenessAwareSgd: {learningRate: 0.05}": grouped(SGD, 0.05, 0.0),
+}
+
+
+@pytest.mark.parametrize("rule", GROUPED)
+def test_parameter_groups_are_those_of_torch(tmp_path: Path, rule: str) -> None:
+    found, job = trained(
+        tmp_path,
+        f"spec.strategy.downpour.optimizer={{{rule}}}",
+        "spec.parameterServer.shards=3",
+        "spec.task.arguments={groups: true}",
+    )
+
+    wanted = serial.plain_loop(Course(task=Proving()), GROUPED[rule])
+    assert distance(found, wanted) <= 1e-6
+    manifest = stores.in_folder(job.output / "checkpoints").list()[-1].manifest
+    assert [tuple(each) for each in manifest.placement.factors] == [
+        (0, 37 * 12, 0.25, 3.0),
+        *((first, first + bias, 1.0, 0.0) for first, bias in ((444, 37), (1332, 23), (1470, 5))),
+    ]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_adamw_goes_on_as_torch_with_another_number_of_shards(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    case = CASES["adamw, warm-up, clipping"]
+    assignments = [
+        f"spec.strategy.downpour.optimizer={{{case.manifest}}}",
+        f"spec.parameterServer.shards={before}",
+        f"spec.stop={{steps: {STEPS // 2 + 7}}}",
+        "spec.task.arguments={groups: true}",
+    ]
+    with RunningJob(tmp_path, assignments, JOB) as job:
+        assert job.wait() == 0
+    set_shards(job.output, after)
+    set_field(job.output, "stop", {"epochs": 2})
+    with RunningJob.resumed(job.output) as job:
+        assert job.wait() == 0
+        assert job.summary()["steps"] == STEPS
+        found = load_file(job.output / "model.safetensors")
+        job.assert_promises_held()
+
+    def clip(model: nn.Module) -> None:
+        clip_grad_norm_(model.parameters(), 0.4)
+
+    def schedule(optimizer: Optimizer) -> Callable[[], None]:
+        return warm_up(60, optimizer).step
+
+    optimizer = grouped(AdamW, 0.01, 0.1)
+    model = serial.plain_loop(Course(task=Proving()), optimizer, clip, schedule)
     assert distance(found, model) <= 1e-6
 
 

@@ -94,9 +94,11 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
         # It divides by a staleness of about 7, but a push that meets none moves by the whole rate.
         ("stalenessAwareSgd: {learningRate: 0.1}", 60),
         ("predictedMomentum: {learningRate: 0.02, momentum: 0.7}", 40),
+        ("adamw: {learningRate: 0.003}", 40),
+        ("rmsprop: {learningRate: 0.001}", 40),
     ],
 )
-def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
+def test_rules_train_as_well_as_sgd_and_are_reproduced(
     tmp_path: Path, rule: str, epochs: int
 ) -> None:
     folder = run(

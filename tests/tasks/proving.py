@@ -47,8 +47,9 @@ MODELS: dict[str, type[nn.Module]] = {"plain": Plain, "everything": Everything}
 class Proving(disttrain.Task):
     """Classes that a random linear map decides."""
 
-    def __init__(self, model: str = "plain", samples: int = 800) -> None:
+    def __init__(self, model: str = "plain", samples: int = 800, *, groups: bool = False) -> None:
         self._model = model
+        self._has_groups = groups
         self._samples = samples
 
     def model(self) -> nn.Module:
@@ -61,6 +62,16 @@ class Proving(disttrain.Task):
         draw.manual_seed(8 if split == Split.TRAIN else 9)
         values = torch.randn(count, FEATURES, generator=draw) * 2 + 0.5
         return TensorDataset(values, (values @ answer).argmax(1))
+
+    def parameter_groups(self, model: nn.Module) -> list[disttrain.ParameterGroup]:
+        if not self._has_groups:
+            return []
+        biases = [name for name, parameter in model.named_parameters() if parameter.ndim == 1]
+        first = next(iter(model.parameters()))
+        return [
+            disttrain.ParameterGroup(parameters=biases, weight_decay=0.0),
+            disttrain.ParameterGroup(parameters=[first], learning_rate=0.25, weight_decay=3.0),
+        ]
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         values, labels = batch

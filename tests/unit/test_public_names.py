@@ -7,7 +7,7 @@ from disttrain.task import task
 
 def test_the_public_names_are_these() -> None:
     names = ["Batch", "Client", "DownpourOptimizer", "InputPipeline", "JobEnded", "Loss"]
-    assert disttrain.__all__ == [*names, "LossContext", "Split", "Task"]
+    assert disttrain.__all__ == [*names, "LossContext", "ParameterGroup", "Split", "Task"]
 
 
 def test_every_public_name_is_found_and_listed() -> None:

@@ -1,5 +1,6 @@
 """Layouts of undivided models, as manifests have them, and how two of them differ. Pure."""
 
+from dataclasses import replace
 from itertools import zip_longest
 
 from disttrain.checkpoint.errors import WrongModel
@@ -50,6 +51,13 @@ def layout(manifest: Manifest) -> ModelLayout:
     )
 
 
+def without_factors(layout: ModelLayout) -> ModelLayout:
+    """The same model, as a process describes it that knows no parameter groups."""
+    return ModelLayout(
+        tensors=tuple(replace(each, rate_factor=1.0, decay_factor=1.0) for each in layout.tensors)
+    )
+
+
 def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:
     """A sentence about the first tensor that differs; None if the layouts are the same."""
     for one, other in zip_longest(found.tensors, wanted.tensors):
@@ -76,6 +84,11 @@ def _difference(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
         return f"the checkpoint has {_said(found)} where the model has {_said(wanted)}"
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         return f"'{found.name}' is {_form(found)} in the checkpoint, {_form(wanted)} in the model"
+    if _factors(found) != _factors(wanted):
+        return (
+            f"'{found.name}' is trained with {_factors(found)} of the learning rate and weight "
+            f"decay in the checkpoint, with {_factors(wanted)} in the model"
+        )
     if found.aliases != wanted.aliases:
         return (
             f"'{found.name}' is shared with {list(found.aliases)} in the checkpoint, "
@@ -91,6 +104,10 @@ def _only_one(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
     if found is not None:
         return f"only the checkpoint has {_said(found)}"
     return f"only the model has {_said(wanted)}" if wanted is not None else "no tensor"
+
+
+def _factors(spec: TensorSpec) -> tuple[float, float]:
+    return spec.rate_factor, spec.decay_factor
 
 
 def _said(spec: TensorSpec) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,14 @@ MakeValues: TypeAlias = Callable[[Share, Mapping[str, str]], Values]
 """Values of zeros, from a holder's share, and what a file says of them."""
 
 
+class TableForm(NamedTuple):
+    """A table in a holder's part of a checkpoint."""
+
+    columns: tuple[str, ...]
+    may_lack: bool = False
+    """Not every part has it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """What a holder needs of a checkpoint."""
@@ -30,8 +38,8 @@ class Wanted:
     share: Share
     makers: Mapping[str, MakeValues]
     """By the update rule of a checkpoint that it can go on from, room for what is taken of it."""
-    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of the tables that every part has, by name."""
+    tables: Mapping[str, TableForm] = field(default_factory=dict)
+    """By name."""
     bring: Callable[[Checkpoint, Iterable[FileEntry]], None] = lambda _, __: None
     """Has files of a checkpoint at hand before they are read."""
 
@@ -133,7 +141,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         if len(manifest.holders) == wanted.holders:
             values.on_disk = _immutable(manifest.holders[holder], values)
         notes = {
-            part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
+            part: notes_of(source.file(part), manifest.holders[part].version, wanted)
             for part in sorted(sources.union(previous))
         }
     return Restored(
@@ -146,9 +154,13 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
     )
 
 
-def notes_of(file: PartFile, version: int, tables: Mapping[str, tuple[str, ...]]) -> Notes:
+def notes_of(file: PartFile, version: int, wanted: Wanted) -> Notes:
     """What a part says beside its vectors. Raises Corrupt."""
-    found = {name: _table(file, name, columns) for name, columns in tables.items()}
+    found = {
+        name: _table(file, name, form.columns)
+        for name, form in wanted.tables.items()
+        if name in file.metadata or not form.may_lack
+    }
     return Notes(version=version, metadata=file.metadata, tables=found)
 
 

@@ -47,6 +47,9 @@ class StrategyKind(Section):
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
 
+    groups_parameters: ClassVar[bool] = False
+    # Whether it trains parameters with different rates or weight decays, if a task wants that.
+
     converges: ClassVar[bool] = False
     # Whether it may end by itself, without a condition of `spec.stop`.
 

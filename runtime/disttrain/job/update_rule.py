@@ -24,8 +24,15 @@ class UpdateRule(Section):
     # are in no checkpoint: after a shard's restart they are new, and the staleness of pushes that
     # were computed on what was served before is unknown.
 
-    has_velocity: ClassVar[bool] = False
-    # Whether a step may move a parameter that its gradient is 0 of.
+    zero_is_a_step: ClassVar[bool] = False
+    # Whether a gradient of 0 changes a parameter or what is kept beside it. Parameters that have no
+    # gradient at all are then left out of a push, as torch.optim leaves them alone.
+
+    counts_steps: ClassVar[bool] = False
+    # Whether its arithmetic goes by how many updates an element has had.
+
+    decays_gradients: ClassVar[bool] = True
+    # Whether replicas add the weight decay to their gradients; else the rule takes care of it.
 
     learning_rate: Positive = Field(examples=[0.05])
     """The full learning rate, before the schedule."""
@@ -39,6 +46,11 @@ class UpdateRule(Section):
 
     schedule: Schedule = Schedule(constant=Constant())
     """How the rate changes with the samples processed."""
+
+    @property
+    def gradient_decay(self) -> float:
+        """What replicas add to a gradient, times the parameter."""
+        return self.weight_decay if self.decays_gradients else 0.0
 
     @property
     def initial_state(self) -> dict[str, float]:
@@ -65,3 +77,14 @@ VELOCITY_OF_SUMS = (
     "makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "
     "as many; keep the learningRate while that many gradients at once are stable"
 )
+
+
+def full_first_steps(rule: UpdateRule, replicas: int, length: float) -> str | None:
+    """A `hasty_beginning` of a rule whose first steps have this length in every parameter."""
+    if rule.schedule.constant is None:
+        return None
+    return (
+        f"begins with a constant rate, so the first steps of {replicas} replicas, each "
+        f"{length:g} in every parameter, add up; set schedule: {{linearWarmup: {{samples: ...}}}} "
+        "or spec.strategy.downpour.warmStart"
+    )

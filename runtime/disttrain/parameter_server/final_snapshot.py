@@ -197,7 +197,7 @@ def _restored(
     for vector, tensor in values.vectors.items():
         if tensor.numel():
             file.read(file.name_of(vector), 0, values.all_bytes(vector))
-    notes = notes_of(file, note.version, wanted.tables)
+    notes = notes_of(file, note.version, wanted)
     return RestoredShard(
         checkpoint=note.checkpoint,
         update_rule=note.update_rule,
@@ -205,6 +205,7 @@ def _restored(
         version=note.version,
         samples=note.samples,
         delivered=restoring.delivered_of(notes),
+        steps=restoring.steps_of(notes),
         previous={wanted.share.holder: notes},
         saved_by=note.incarnation,
     )

@@ -13,6 +13,8 @@ from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import Decision, Deliveries, SenderIncarnation
 from disttrain.parameter_server.messages import Version
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.step_counts import StepCounts
+from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.transport.header import Header, Reason, Role, Verb
 
@@ -56,6 +58,8 @@ class ShardState:
     samples: int = 0
     """Samples of all pushes applied completely, which the schedule goes by."""
     live_replicas: int = 1
+    steps: StepCounts = field(default_factory=lambda: StepCounts(Range(0, 0)))
+    """Of a rule that counts them."""
     description: dict[str, str] = field(default_factory=dict)
     """What else a strategy wants to find again in a checkpoint."""
     cut: Cut | None = None
@@ -72,7 +76,7 @@ class ShardState:
             "samples": str(self.samples),
             "incarnation": str(self.incarnation),
         }
-        tables = restoring.table_of(self.deliveries.copy())
+        tables = restoring.tables_of(self.deliveries.copy(), self.steps)
         return Notes(version=self.count, metadata=metadata, tables=tables)
 
     def answer(self, verb: Verb, request: Header) -> Header:

@@ -1,18 +1,23 @@
 """What a shard finds beside the values that were restored: how far each of its senders was."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
-from disttrain.holder.restoring import Restored, Wanted
+from disttrain.holder.restoring import Restored, TableForm, Wanted
 from disttrain.holder.values import Notes, Table, Values
-from disttrain.parameter_server import deliveries
+from disttrain.parameter_server import deliveries, step_counts
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
+from disttrain.parameter_server.step_counts import StepCounts
 
-_DELIVERIES = "deliveries"
-"""Name of the at-most-once table in a part."""
-TABLES = {_DELIVERIES: deliveries.COLUMNS}
+_DELIVERIES, _STEPS = "deliveries", "steps"
+"""Names of the at-most-once table and of the counts of updates in a part."""
+TABLES = {
+    _DELIVERIES: TableForm(deliveries.COLUMNS),
+    # Only some update rules count.
+    _STEPS: TableForm(step_counts.COLUMNS, may_lack=True),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +31,8 @@ class RestoredShard:
     update_rule: str
     """What it was made with."""
     delivered: dict[SenderIncarnation, Delivered] = field(default_factory=dict)
+    steps: Sequence[Sequence[int]] = ()
+    """Rows of `StepCounts`, perhaps of several shards."""
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
     is_resharded: bool = False
@@ -55,6 +62,7 @@ def _shard(restored: Restored) -> RestoredShard:
         version=min(notes.version for notes in sources),
         samples=min(int(notes.metadata.get("samples", "0")) for notes in sources),
         delivered=merge([delivered_of(notes) for notes in sources]),
+        steps=[row for notes in sources for row in steps_of(notes)],
         description=sources[0].metadata,
         is_resharded=restored.is_resharded,
         damaged=restored.damaged,
@@ -62,13 +70,20 @@ def _shard(restored: Restored) -> RestoredShard:
     )
 
 
-def table_of(delivered: dict[SenderIncarnation, Delivered]) -> dict[str, Table]:
+def tables_of(delivered: dict[SenderIncarnation, Delivered], steps: StepCounts) -> dict[str, Table]:
     rows = deliveries.to_rows(delivered)
-    return {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
+    found = {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
+    if counted := steps.rows():
+        found[_STEPS] = Table(columns=step_counts.COLUMNS, rows=counted)
+    return found
 
 
 def delivered_of(notes: Notes) -> dict[SenderIncarnation, Delivered]:
     return deliveries.from_rows(notes.tables[_DELIVERIES].rows)
+
+
+def steps_of(notes: Notes) -> Sequence[Sequence[int]]:
+    return notes.tables[_STEPS].rows if _STEPS in notes.tables else ()
 
 
 def merge(tables: list[dict[SenderIncarnation, Delivered]]) -> dict[SenderIncarnation, Delivered]:

@@ -21,6 +21,7 @@ from disttrain.parameter_server.holder_side import (
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.parameter_server.step_counts import StepCounts
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
@@ -58,6 +59,7 @@ class Shard:
         if self.state.values is None:
             share = Share(placement, self.state.index, chunk_bytes)
             self.state.values = self.stage.room(self.stage.config, share, {})
+            self.state.steps = StepCounts(share.range_of(share.trained))
             self.stage.begin(self.state.values, {}, None)
 
     def restore(self, restored: RestoredShard) -> None:
@@ -95,6 +97,9 @@ class Shard:
         state.deliveries.restore(restored.delivered)
         state.is_initialised = True
         self._enter(stage)
+        goes_on = restored.update_rule == self.stage.config.name
+        share, known = restored.values.share, restored.steps if goes_on else ()
+        state.steps = StepCounts(share.range_of(share.trained), known)
         self.stage.begin(restored.values, restored.description, returned_to)
 
     def admit(self, incarnation: SenderIncarnation) -> None:

@@ -23,6 +23,10 @@ class Chunk(NamedTuple):
     """The vectors of `UpdateRule.kept`, by name."""
     of_sender: Mapping[str, Tensor]
     """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
+    steps: int = 0
+    """Updates that these elements have had, if the rule `counts_steps`."""
+    decay_factor: float = 1.0
+    """What the weight decay is multiplied by, for a rule that takes care of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +59,8 @@ class Rule(ABC, Generic[Config]):
     """One update rule.
 
     It works on each coordinate by itself, so that it does not matter how the vectors are cut, and
-    keeps nothing per coordinate but what is in the chunk. Weight decay is in the gradient: replicas
-    add it.
+    keeps nothing per coordinate but what is in the chunk. Weight decay is in the gradient, unless
+    the manifest's type says otherwise: replicas add it.
     """
 
     of: ClassVar[type[UpdateRule]]

@@ -38,7 +38,11 @@ class Learner:
         place = task_calls.resolve_device(recording.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
-            self.module, OrdinaryMemory(), place, outgoing_buffers=outgoing_buffers
+            self.module,
+            OrdinaryMemory(),
+            place,
+            outgoing_buffers=outgoing_buffers,
+            factors=recording.placement.factors,
         )
         self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))

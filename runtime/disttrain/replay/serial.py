@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -42,7 +43,9 @@ class SerialTraining:
         """One update per push of the run, in the order in which they were applied."""
         recording, model = self._recording, self._learner.model
         spec, seed = recording.spec, recording.data.seed
-        placement = place(model.tensors.layout, 1, spec.strategy.only_downpour.optimizer.rule.kept)
+        kept = spec.strategy.only_downpour.optimizer.rule.kept
+        alone = place(model.tensors.layout, 1, kept)
+        placement = replace(alone, factors=recording.placement.factors)
         wires = Wires(placement, recording.chunk_bytes, [_INCARNATION])
         log = Incarnation(
             process="shard-0", index=0, incarnation=_INCARNATION, records=np.zeros(0, RECORD)

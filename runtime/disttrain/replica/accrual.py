@@ -1,6 +1,6 @@
 """What becomes of a step's gradient: Algorithm 1.1's accrued gradients, and local steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -10,6 +10,7 @@ from disttrain.parameter_server.client import Push, Versions
 from disttrain.parameter_server.update_rule import Factor
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
+from disttrain.state.factors import Factors, within
 
 
 def gradient_buffers(downpour: Downpour) -> int:
@@ -122,8 +123,14 @@ class LocalSteps:
     known before the next fetch.
     """
 
-    def __init__(self, learning_rate: float, factor: Factor) -> None:
-        """`learning_rate`: the full rate, which the schedule multiplies; 0: no local steps."""
+    def __init__(
+        self, learning_rate: float, factor: Factor, factors: Sequence[Factors] = ()
+    ) -> None:
+        """`learning_rate`: the full rate, which the schedule multiplies; 0: no local steps.
+
+        `factors`: of parameters with a rate of their own.
+        """
+        self._factors = factors
         self._learning_rate = learning_rate
         self._factor = factor
         self.samples = 0
@@ -139,5 +146,12 @@ class LocalSteps:
             return
         rate = self._learning_rate * self._factor(self.samples)
         if rate > 0:
-            parameters.add_(gradient, alpha=-rate * scale)
+            self._move(parameters, gradient, -rate * scale)
         self.samples += samples
+
+    def _move(self, parameters: Tensor, gradient: Tensor, alpha: float) -> None:
+        if not self._factors:
+            parameters.add_(gradient, alpha=alpha)
+            return
+        for first, end, factor, _ in within(self._factors, 0, len(parameters)):
+            parameters[first:end].add_(gradient[first:end], alpha=alpha * factor)

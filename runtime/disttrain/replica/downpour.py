@@ -62,9 +62,12 @@ class Downpour:
             manifest.rate_of_local_steps,
             update_rule.schedule_factor(rule.schedule.rule),
         )
-        self._local_steps = LocalSteps(local_rate, factor)
-        watches = rule.weight_decay > 0 or rule.has_velocity
+        self._local_steps = LocalSteps(local_rate, factor, self._model.factors)
+        self._decay = rule.gradient_decay
+        watches = self._decay > 0 or rule.zero_is_a_step
         self._present = self._model.watch_gradients() if watches else None
+        # A gradient is clipped before its decay is added, and before it is marked for a sum.
+        self._clips_here = self._decay > 0 or (rule.zero_is_a_step and manifest.push_every > 1)
         self._frozen = FrozenParameters(self._model.tensors)
         self._versions: Versions = ()
         self._computed_on: Versions = ()
@@ -102,8 +105,6 @@ class Downpour:
         """
         self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
         self._frozen.check_after(self.counters.steps + 1)
-        if self._present is not None and self._rule.has_velocity:
-            self._present.check_velocity()
         scale, count = self._judge(gradient, loss, samples, position)
         if self._fetches_now:
             # Not before the gradient was judged: until then a GPU may still compute it.
@@ -111,9 +112,13 @@ class Downpour:
         self.position = position
         if scale == 0:
             return 0.0
-        if self._rule.weight_decay > 0:
-            self._add_decay(gradient, scale)
+        if self._clips_here:
+            self._clip(gradient, scale)
             scale = 1.0
+        if self._decay > 0:
+            self._model.add_decay(gradient, self._decay)
+        if self._rule.zero_is_a_step:
+            self._model.mark_absent()
         return self._accrual.add(scale, samples, count)
 
     def push(self) -> None:
@@ -216,11 +221,10 @@ class Downpour:
             self.counters.loss_steps += 1
         self.counters.reported.add(figures.reported)
 
-    def _add_decay(self, gradient: Tensor, scale: float) -> None:
-        """Clip the gradient where it lies, for its decay is not clipped."""
+    def _clip(self, gradient: Tensor, scale: float) -> None:
+        """Where it lies. What becomes too small for a number is 0, not the mark of no gradient."""
         if scale != 1.0:
-            gradient.mul_(scale)
-        self._model.add_decay(gradient, self._rule.weight_decay)
+            gradient.mul_(scale).add_(0.0)
 
     def _start_pushing(self) -> None:
         accrued = self._accrual.take(self._computed_on, self.position)

@@ -24,6 +24,7 @@ from disttrain.replica.flat_vector import (
     side_stream,
 )
 from disttrain.replica.model_tensors import ModelTensors
+from disttrain.state.factors import Factors, within
 from disttrain.state.layout import TensorSpec
 from disttrain.state.vector import FROZEN, Vector
 from disttrain.task.errors import ModelError
@@ -41,10 +42,17 @@ class FlatModel(GradientViews):
         *,
         outgoing_buffers: int,
         precision: Precision = Precision.FLOAT32,
+        factors: Sequence[Factors] = (),
     ) -> None:
+        """`factors`: of the job, for parameters with a rate or weight decay of their own."""
         self.model = model.to(device)
         self.device = device
         super().__init__(model_tensors.describe(model, precision))
+        self.factors = factors
+        self._decay_factors = [
+            next(within(factors, spec.first, spec.first + 1)).weight_decay
+            for spec in self.tensors.specs(self.vector)
+        ]
         self._allocate = _allocator(self.tensors, memory, device)
         self._current = self._half("parameters-a", self.vector)
         self._spare = self._half("parameters-b", self.vector)
@@ -71,14 +79,15 @@ class FlatModel(GradientViews):
         Only where there is a gradient, as torch.optim does; see `watch_gradients`.
         """
         present = self.watch_gradients().present
-        if all(present):
+        if all(present) and not self.factors:
             gradient.add_(self.parameters, alpha=decay)
             return
-        both = zip(self._gradient_views, self._current[1], present, strict=True)
-        pairs = [(view, values) for view, values, is_there in both if is_there]
-        if pairs:
-            views, values = map(list, zip(*pairs, strict=True))
-            torch._foreach_add_(views, values, alpha=decay)
+        of_each = zip(
+            self._gradient_views, self._current[1], self._decay_factors, present, strict=True
+        )
+        for view, parameter, factor, is_there in of_each:
+            if is_there and factor:
+                view.add_(parameter, alpha=decay * factor)
 
     def buffer_values(self) -> dict[Vector, FlatVector]:
         """The model's buffers as they are now; unchanged until the next fetch."""

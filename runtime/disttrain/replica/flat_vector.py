@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from disttrain.parameter_server import presence
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.layout import TensorSpec, trained
@@ -179,9 +180,16 @@ class GradientViews:
 
     def watch_gradients(self) -> PresentGradients:
         """Note from now on which parameters have a gradient; costs a call for each in a step."""
-        names = [spec.name for spec in self.tensors.specs(self.vector)]
-        self._present = self._present or PresentGradients(self.trainable, names)
+        self._present = self._present or PresentGradients(self.trainable)
         return self._present
+
+    @torch.no_grad()
+    def mark_absent(self) -> None:
+        """Let the step's gradient tell which parameters have none; see `presence`."""
+        present = self.watch_gradients().present
+        for view, is_there in zip(self._gradient_views, present, strict=True):
+            if not is_there:
+                view.fill_(presence.MARK)
 
     def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
         self._gradient_views = views
@@ -210,7 +218,7 @@ class GradientViews:
             if gradient is None:
                 view.zero_()
             elif gradient is not view:
-                view.copy_(gradient)
+                view.copy_(gradient).add_(0.0)  # Which makes -0.0 to 0.
                 if self._present is not None:
                     self._present.brought(number)
         self.attach_gradients()

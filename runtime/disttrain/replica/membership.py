@@ -95,6 +95,7 @@ class Membership:
                 device,
                 outgoing_buffers=outgoing_buffers,
                 precision=defaults.precision(self._spec),
+                factors=() if joined.placement is None else joined.placement.factors,
             )
             self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection

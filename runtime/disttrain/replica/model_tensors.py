@@ -1,7 +1,8 @@
 """Which tensors a model has, and the place of each in its flat vectors. Moves no values."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.vector import BUFFERS, DOUBLE, FROZEN, SINGLE, Vector
+from disttrain.task.groups import NO_GROUP, GroupFactors
 from disttrain.transport.header import ElementType
 
 _BUFFERS = {
@@ -91,11 +93,16 @@ class ModelTensors:
         return tuple(vector for vector, count in self.layout.lengths().items() if count)
 
 
-def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> ModelTensors:
+def describe(
+    model: nn.Module,
+    precision: Precision = Precision.FLOAT32,
+    groups: Mapping[str, GroupFactors] = MappingProxyType({}),
+) -> ModelTensors:
     """Assign every parameter and every persistent buffer a place in a flat vector.
 
-    Tied tensors get one place and several names. Raises ModelNotSupported for a type that no
-    vector carries, or that is not of this precision, and for a name that no checkpoint can hold.
+    Tied tensors get one place and several names. `groups`: of parameters with factors of their
+    own, by their first names. Raises ModelNotSupported for a type that no vector carries, or that
+    is not of this precision, and for a name that no checkpoint can hold.
     """
     kinds = _KINDS[precision]
     names = _names_by_tensor(model)
@@ -105,7 +112,8 @@ def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> Mode
     places: dict[Vector, tuple[Place, ...]] = {}
     for vector in _ORDER:
         members = [found for found in names if _vector_of(*found, kinds) == vector]
-        specs.extend(_specs(vector, members))
+        plain = _specs(vector, members)
+        specs.extend(_with_factors(plain, groups) if vector.is_trained else plain)
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)
     return ModelTensors(layout=ModelLayout(tensors=tuple(specs)), places=places)
@@ -179,6 +187,14 @@ def _specs(vector: Vector, members: list[tuple[Tensor, list[str]]]) -> Iterable[
             first=first,
         )
         first += tensor.numel()
+
+
+def _with_factors(
+    specs: Iterable[TensorSpec], groups: Mapping[str, GroupFactors]
+) -> Iterable[TensorSpec]:
+    for spec in specs:
+        factors = groups.get(spec.name, NO_GROUP)
+        yield replace(spec, rate_factor=factors.learning_rate, decay_factor=factors.weight_decay)
 
 
 def _place(model: nn.Module, name: str) -> Place:

@@ -18,6 +18,8 @@ from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
+from disttrain.task.errors import GroupsError
+from disttrain.task.groups import NO_GROUP, GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 
@@ -89,7 +91,7 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
     prepared = Prepared(
         task=task,
         model=model,
-        tensors=model_tensors.describe(model, defaults.precision(spec)),
+        tensors=model_tensors.describe(model, defaults.precision(spec), _groups(spec, task, model)),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device),
@@ -105,3 +107,18 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
         whole = evaluation.evaluate(task, model, prepared.test, size, place)
         checks.require_measure(target.name, whole.measures)
     return prepared
+
+
+def _groups(spec: Spec, task: TaskCalls, model: nn.Module) -> dict[str, GroupFactors]:
+    """The task's, where the strategy can take them. Raises TaskError."""
+    found = task.parameter_groups(model)
+    strategy = spec.strategy.rule
+    apart = next((name for name, factors in found.items() if factors != NO_GROUP), None)
+    if apart is not None and not strategy.groups_parameters:
+        message = (
+            f"Task.parameter_groups() trains '{apart}' with factors of its own, and "
+            f"{strategy.name} has no rate or weight decay of single parameters; return nothing "
+            "with this strategy"
+        )
+        raise GroupsError(message)
+    return found

@@ -23,8 +23,9 @@ from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import DeviceNotFound
-from disttrain.task import checks, loading, user_code
+from disttrain.task import checks, groups, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
+from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.task import InputPipeline, Split, Task
 
@@ -146,6 +147,11 @@ class TaskCalls:
             count = checks.check_dataset(dataset, split, batch_size=batch_size)
             self._examples[split] = Examples(dataset=dataset, count=count)
         return self._examples[split]
+
+    def parameter_groups(self, model: nn.Module) -> dict[str, GroupFactors]:
+        """The factors of the parameters that are in a group, by name. Raises TaskError."""
+        with user_code.running(f"{self._name}.parameter_groups()"):
+            return groups.resolve(self._task.parameter_groups(model), model)
 
     def input_pipeline(self) -> InputPipeline:
         with user_code.running(f"{self._name}.input_pipeline()"):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from disttrain.state.vector import BUFFERS, SINGLE, Vector, VectorText
 from disttrain.transport.header import ElementType
@@ -14,6 +14,9 @@ MOST_ELEMENTS = 2**40
 """Of one vector: 4 TB in single precision."""
 MOST_VECTORS_OF_A_MODEL = 200
 """A header has one byte for the number of a vector, and strategies keep some beside these."""
+
+
+Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +33,9 @@ class TensorSpec:
     vector: VectorText
     first: int
     """First element within the vector."""
+    rate_factor: Factor = 1.0
+    decay_factor: Factor = 1.0
+    """Of the learning rate and the weight decay, for a parameter that is trained."""
 
     @property
     def elements(self) -> int:

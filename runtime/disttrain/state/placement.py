@@ -11,6 +11,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from disttrain.state import factors
+from disttrain.state.factors import Factors
 from disttrain.state.layout import MOST_ELEMENTS, ModelLayout, trained
 from disttrain.state.vector import FORMER_NAMES, Vector, VectorText
 
@@ -65,6 +67,8 @@ class Placement:
     vectors: Annotated[tuple[VectorText, ...], Field(max_length=MOST_VECTORS)]
     holders: Annotated[tuple[tuple[Held, ...], ...], Field(max_length=MOST_HOLDERS)]
     """What each holder has, by its index; a range may be empty."""
+    factors: tuple[Factors, ...] = ()
+    """Of parameters that are trained with another rate or weight decay than the manifest's."""
 
     def number(self, vector: Vector) -> int:
         """What headers call a vector. Raises ValueError for one that is not in the table."""
@@ -121,7 +125,12 @@ def place(layout: ModelLayout, holders: int, kept: Sequence[str] = (), epoch: in
     # What is trained is always there, so that a push has a chunk for every holder.
     lengths = {own: 0} | lengths
     lengths |= {own.beside(name): lengths[own] for name in kept}
-    return Placement(epoch=epoch, vectors=tuple(lengths), holders=_divided(lengths, holders))
+    return Placement(
+        epoch=epoch,
+        vectors=tuple(lengths),
+        holders=_divided(lengths, holders),
+        factors=factors.of_layout(layout),
+    )
 
 
 def place_as_formerly(layout: ModelLayout, holders: int) -> Placement:
@@ -150,6 +159,14 @@ def _bounds(vector: Vector, elements: int, holders: int) -> list[int]:
 
 def require_sound(placement: Placement) -> Placement:
     """The same table. Raises ValueError for one by which elements would be lost or held twice."""
+    _require_held_once(placement)
+    mistake = factors.first_mistake(placement.factors)
+    if mistake is not None:
+        raise ValueError(mistake)
+    return placement
+
+
+def _require_held_once(placement: Placement) -> None:
     if len(set(placement.vectors)) < len(placement.vectors):
         message = "a vector is twice in the table"
         raise ValueError(message)
@@ -167,7 +184,6 @@ def require_sound(placement: Placement) -> Placement:
         if covered(found) is None:
             message = f"{vector} is not held exactly once"
             raise ValueError(message)
-    return placement
 
 
 SoundPlacement = Annotated[Placement, AfterValidator(require_sound)]

@@ -7,6 +7,7 @@ FinalError
     ├── UserCodeError        the task's own code raised; the text holds its shortened traceback
     ├── ModelError           the model cannot be trained as it is
     ├── DatasetError         the data set cannot be divided into batches
+    ├── GroupsError          the parameter groups do not fit the model
     ├── LossError            the loss is nothing that a gradient can be taken of
     └── MeasureError         the measures are no sums by name
 """
@@ -32,6 +33,10 @@ class UserCodeError(TaskError):
 
 class ModelError(TaskError):
     """`Task.model` returned what cannot be trained."""
+
+
+class GroupsError(TaskError):
+    """`Task.parameter_groups` returned what does not fit the model."""
 
 
 class DatasetError(TaskError):

@@ -1,6 +1,7 @@
 """The class that users extend: the model, the data, the loss and the measures of a job."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -8,6 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
+from disttrain.task.groups import ParameterGroup
 from disttrain.task.loss import Loss
 
 Batch: TypeAlias = Any
@@ -81,6 +83,16 @@ class Task(ABC):
         the model in evaluation mode. By default nothing is measured.
         """
         return {}
+
+    def parameter_groups(
+        self,
+        model: nn.Module,  # noqa: ARG002 - As above.
+    ) -> Sequence[ParameterGroup]:
+        """Return parameters to train with another rate or weight decay than the manifest's.
+
+        What no group names has the manifest's. Every replica must return the same.
+        """
+        return ()
 
     def collate(self, samples: Any) -> Batch:
         """Make a batch of a list of samples: tensors are stacked, dicts and tuples item by item.

@@ -173,6 +173,22 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             f"8: {OPTIMIZER}.momentum.momentum: must be less than 1, got 1",
         ),
         (
+            "{sgd: {learningRate: 0.1}}",
+            "{adamw: {learningRate: 0.1, beta2: 1}}",
+            f"8: {OPTIMIZER}.adamw.beta2: must be less than 1, got 1",
+        ),
+        (
+            "{sgd: {learningRate: 0.1}}",
+            "{adam: {learningRate: 0.1, epsilon: 0}}",
+            f"8: {OPTIMIZER}.adam.epsilon: must be more than 0, got 0",
+        ),
+        (
+            "{sgd: {learningRate: 0.1}}",
+            "{rmsprop: {learningRate: 0.1, momentum: 0.9}}",
+            f"8: {OPTIMIZER}.rmsprop.momentum: unknown field; known here: learningRate, "
+            "weightDecay, clipNorm, schedule, alpha, epsilon",
+        ),
+        (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",
             "{}",
             "6: spec.strategy: must have exactly one of downpour, sandblaster, got none of them, "

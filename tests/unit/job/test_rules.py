@@ -72,9 +72,18 @@ ADAGRAD = "spec.strategy.downpour.optimizer.adagrad"
         (("spec.strategy.downpour.warmStart={samples: 2000}",), False),
         (("spec.strategy={downpour: {}}",), False),
         (("spec.strategy.downpour.optimizer={sgd: {learningRate: 0.1}}",), False),
+        (("spec.strategy.downpour.optimizer={adamw: {learningRate: 0.1}}",), True),
+        (("spec.strategy.downpour.optimizer={rmsprop: {learningRate: 0.1}}",), True),
+        (
+            (
+                "spec.strategy.downpour.optimizer={adam: {learningRate: 0.1}}",
+                "spec.strategy.downpour.optimizer.adam.schedule={linearWarmup: {samples: 1024}}",
+            ),
+            False,
+        ),
     ],
 )
-def test_adagrad_that_begins_at_its_full_rate_with_several_replicas_is_warned_of(
+def test_a_rule_that_begins_with_full_steps_of_several_replicas_is_warned_of(
     assignments: tuple[str, ...], *, is_warned: bool
 ) -> None:
     rule = "spec.strategy.downpour.optimizer={adagrad: {learningRate: 0.05}}"

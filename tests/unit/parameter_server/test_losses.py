@@ -13,8 +13,11 @@ from disttrain.parameter_server import recovery, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.recovery import Losses
-from disttrain.parameter_server.restoring import RestoredShard, table_of
+from disttrain.parameter_server.restoring import RestoredShard, tables_of
+from disttrain.parameter_server.step_counts import StepCounts
+from disttrain.state.placement import Range
 
+NO_STEPS = StepCounts(Range(0, 0))
 OLD, NEW = SenderIncarnation(0, 1), SenderIncarnation(0, 1001)
 
 Table = dict[SenderIncarnation, Delivered]
@@ -44,7 +47,9 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
         samples=1,
         delivered=restoring.merge(list(tables.values())) if is_resharded else tables[shard],
         is_resharded=is_resharded,
-        previous={old: Notes(version=1, tables=table_of(tables[old])) for old in previous},
+        previous={
+            old: Notes(version=1, tables=tables_of(tables[old], NO_STEPS)) for old in previous
+        },
     )
 
 

@@ -86,7 +86,7 @@ def test_two_files_are_a_new_rule(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["staleness_aware_sgd", "predicted_momentum"])
+@pytest.mark.parametrize("name", ["staleness_aware_sgd", "predicted_momentum", "rmsprop"])
 def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
     words = (name, "".join(word.capitalize() for word in name.split("_")))
     naming = {

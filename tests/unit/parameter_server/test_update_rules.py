@@ -1,6 +1,7 @@
 """The rules on flat vectors cut into chunks, beside torch.optim on whole tensors."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,10 @@ from torch import Tensor, nn
 from builders import placements
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.update_rules.adam import Adam
+from disttrain.job.update_rules.adamw import AdamW
 from disttrain.job.update_rules.momentum import Momentum
+from disttrain.job.update_rules.rmsprop import RmsProp
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.update_rule import Chunk, PushContext
 from disttrain.parameter_server.update_rules import rule_for
@@ -20,22 +24,24 @@ STEPS = 200
 RATE = 0.0371
 
 
-def flat_run(config: UpdateRule, shards: int, chunk_elements: int, *, seed: int = 0) -> Tensor:
+def flat_run(
+    config: UpdateRule, shards: int, chunk_elements: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """200 steps, every shard's range by itself, chunk by chunk."""
-    generator = torch.Generator().manual_seed(seed)
-    parameters = flat(generator)
+    generator = torch.Generator().manual_seed(0)
+    parameters = flat(generator).to(dtype)
     rule = rule_for(config)
     initial = config.initial_state.items()
     state = {name: torch.full_like(parameters, value) for name, value in initial}
     placement = placements.a_placement({SINGLE: parameters.numel()}, shards)
     ranges = [placement.ranges(holder)[SINGLE] for holder in range(shards)]
-    for _ in range(STEPS):
-        gradient = flat(generator)
+    for step in range(STEPS):
+        gradient = flat(generator).to(dtype)
         for part in ranges:
             for first in range(part.first, part.end, chunk_elements):
                 cut = slice(first, min(first + chunk_elements, part.end))
                 views = {name: vector[cut] for name, vector in state.items()}
-                chunk = Chunk(parameters[cut], views, {})
+                chunk = Chunk(parameters[cut], views, {}, step)
                 rule.apply(chunk, gradient[cut], a_push(config.learning_rate))
     return parameters
 
@@ -50,13 +56,17 @@ def flat(generator: torch.Generator) -> Tensor:
     return torch.cat([torch.randn(shape, generator=generator).flatten() for shape in SHAPES])
 
 
-def torch_run(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer], seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+def torch_run(
+    make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    initial = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    parameters = [nn.Parameter(values.to(dtype)) for values in initial]
     optimizer = make(parameters)
     for _ in range(STEPS):
         for parameter in parameters:
-            parameter.grad = torch.randn(parameter.shape, generator=generator)
+            parameter.grad = torch.randn(parameter.shape, generator=generator).to(dtype)
         optimizer.step()
     return torch.cat([parameter.detach().flatten() for parameter in parameters])
 
@@ -85,6 +95,54 @@ def test_adagrad_agrees_with_torch(shards: int, initial: float) -> None:
     assert difference(flat_run(config, shards, 1000), theirs) < 1e-6
 
 
+RULES: dict[str, tuple[UpdateRule, Callable[..., torch.optim.Optimizer]]] = {
+    "nesterov": (
+        Momentum(learning_rate=0.01, nesterov=True),
+        partial(torch.optim.SGD, lr=0.01, momentum=0.9, nesterov=True),
+    ),
+    "adam": (Adam(learning_rate=0.01), partial(torch.optim.Adam, lr=0.01)),
+    "adam, other betas": (
+        Adam(learning_rate=0.01, beta1=0.5, beta2=0.9, epsilon=1e-3),
+        partial(torch.optim.Adam, lr=0.01, betas=(0.5, 0.9), eps=1e-3),
+    ),
+    "adamw": (AdamW(learning_rate=0.01), partial(torch.optim.AdamW, lr=0.01)),
+    "adamw, other decay": (
+        AdamW(learning_rate=0.003, weight_decay=0.3),
+        partial(torch.optim.AdamW, lr=0.003, weight_decay=0.3),
+    ),
+    "rmsprop": (
+        RmsProp(learning_rate=0.01, alpha=0.9, epsilon=1e-6),
+        partial(torch.optim.RMSprop, lr=0.01, alpha=0.9, eps=1e-6),
+    ),
+}
+PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize(("dtype", "most"), PRECISIONS, ids=["float32", "float64"])
+@pytest.mark.parametrize("name", RULES)
+def test_other_rules_agree_with_torch(
+    name: str, dtype: torch.dtype, most: float, shards: int
+) -> None:
+    config, make = RULES[name]
+    ours = flat_run(config, shards, 1000, dtype)
+    assert difference(ours, torch_run(make, dtype)) < most
+
+
+def test_adamw_has_the_bits_of_torch_where_a_chunk_is_a_parameter() -> None:
+    ours, theirs = torch.randn(1 << 14), nn.Parameter(torch.zeros(1 << 14))
+    theirs.data.copy_(ours)
+    optimizer = torch.optim.AdamW([theirs], lr=0.01, fused=True)
+    state = {name: torch.zeros_like(ours) for name in AdamW.kept}
+    rule = rule_for(AdamW(learning_rate=0.01))
+    for step in range(STEPS):
+        gradient = torch.randn(1 << 14)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        rule.apply(Chunk(ours, state, {}, step), gradient, a_push(0.01))
+    assert torch.equal(ours, theirs)
+
+
 def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
     parameters, total = torch.ones(100), torch.zeros(100)
     rule = rule_for(Adagrad(learning_rate=0.05))
@@ -99,6 +157,8 @@ def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
         Sgd(learning_rate=0.1),
         Momentum(learning_rate=0.1, nesterov=True),
         Adagrad(learning_rate=0.1),
+        AdamW(learning_rate=0.1),
+        RmsProp(learning_rate=0.1),
     ],
 )
 def test_the_gradient_is_left_as_it_is(config: UpdateRule) -> None:

@@ -5,6 +5,7 @@ import torch
 from disttrain.job.schedule import LinearWarmup
 from disttrain.parameter_server import update_rule
 from disttrain.replica.accrual import LocalSteps
+from disttrain.state.factors import Factors
 
 
 def warming_up(samples: int) -> LocalSteps:
@@ -52,3 +53,13 @@ def test_a_rate_of_zero_means_no_local_steps() -> None:
     steps = LocalSteps(0.0, update_rule.full_rate)
 
     assert moved(steps) == 0.0
+
+
+def test_parameters_with_a_rate_of_their_own_move_by_it() -> None:
+    factors = (Factors(1, 3, 0.0, 1.0), Factors(3, 4, 3.0, 1.0))
+    steps = LocalSteps(0.5, update_rule.full_rate, factors)
+    parameters = torch.zeros(6)
+
+    steps.step(parameters, torch.ones(6), 1.0, 8)
+
+    assert parameters.tolist() == [-0.5, 0.0, 0.0, -1.5, -0.5, -0.5]

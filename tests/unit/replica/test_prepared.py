@@ -11,7 +11,7 @@ from disttrain.job import names
 from disttrain.job.roles import Device
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import prepared, strategies
-from disttrain.task.errors import MeasureError, UserCodeError
+from disttrain.task.errors import GroupsError, MeasureError, UserCodeError
 from disttrain.transport.config import TransportKind
 
 TASK = """\
@@ -49,8 +49,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     sys.modules.pop("measuring", None)
 
 
-def prepare(folder: Path, measures: str, *assignments: str) -> prepared.Prepared:
-    (folder / "measuring.py").write_text(TASK.replace("MEASURES", measures))
+def prepare(folder: Path, measures: str, *assignments: str, methods: str = "") -> prepared.Prepared:
+    (folder / "measuring.py").write_text(TASK.replace("MEASURES", measures) + methods)
     config = LaunchConfig(
         job=a_job("spec.task.entrypoint=measuring:Measuring", *assignments),
         job_uid="1",
@@ -101,3 +101,24 @@ def test_a_target_that_the_task_does_not_measure_is_refused_before_the_first_ste
 def test_a_target_that_the_first_batch_has_nothing_of_may_be_in_a_later_one(folder: Path) -> None:
     later = "'ones' if self.calls else 'others': batch[0].sum() + (self.calls.append(1) or 0)"
     assert prepare(folder, later, *TARGET).test.count == 64
+
+
+GROUPED = """
+    def parameter_groups(self, model):
+        return [disttrain.ParameterGroup(parameters=[model.bias], weight_decay=0)]
+"""
+
+
+def test_the_groups_of_a_task_are_in_what_its_replica_tells_of_the_model(folder: Path) -> None:
+    made = prepare(folder, "", methods=GROUPED)
+
+    factors = [(spec.rate_factor, spec.decay_factor) for spec in made.tensors.layout.tensors]
+    assert factors == [(1.0, 1.0), (1.0, 0.0)]
+
+
+def test_groups_are_refused_with_a_strategy_that_has_no_rates(folder: Path) -> None:
+    sandblaster = "spec.strategy={sandblaster: {portionSize: 8, optimizer: {lbfgs: {}}}}"
+    stop = "spec.stop={iterations: 1}"
+
+    with pytest.raises(GroupsError, match="'bias' with factors of its own, and sandblaster has"):
+        prepare(folder, "", sandblaster, stop, "spec.batchSize=null", methods=GROUPED)

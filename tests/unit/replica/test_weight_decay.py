@@ -20,7 +20,6 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
-from disttrain.task.errors import LossError
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -155,20 +154,3 @@ def test_a_push_of_several_steps_on_the_same_parameters_decays_for_each_of_them(
     lost = (plain - decayed)[used]
     assert torch.allclose(lost, RATE * 1e-3 * steps * before[used], atol=1e-7)
     assert torch.equal(decayed[51:], before[51:])
-
-
-def test_a_velocity_that_would_move_a_parameter_without_a_gradient_is_refused_by_name() -> None:
-    config = a_downpour(waits_for_answers=True, keeps_velocity=True)
-
-    with pytest.raises(LossError, match=r"'heads\.0\.weight' had a gradient in earlier steps"):
-        ours(TwoHeads(), config, 2, in_turn)
-
-
-def test_a_parameter_that_never_had_a_gradient_has_no_velocity() -> None:
-    config = a_downpour(waits_for_answers=True, keeps_velocity=True, weight_decay=DECAY)
-    before = flat(TwoHeads())
-
-    found = ours(TwoHeads(), config, 5)
-
-    assert torch.equal(found[51:], before[51:])
-    assert not torch.equal(found[:51], before[:51])

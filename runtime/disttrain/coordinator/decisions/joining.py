@@ -155,6 +155,8 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
     ours, theirs = transaction.state.layout, request.layout
     if theirs is None:
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
+    if ours is not None and _brings_own_data(request):
+        ours = model_map.without_factors(ours)
     difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None

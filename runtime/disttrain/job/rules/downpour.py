@@ -28,9 +28,9 @@ RULES = (
         Severity.WARNING,
     ),
     Rule(
-        "Adagrad of several replicas begins with an `initialAccumulator`, a rate that grows or a "
-        "`warmStart`.",
-        (*_DOWNPOUR, "optimizer", "adagrad"),
+        "A rule whose first steps are its largest begins, with several replicas, with a rate that "
+        "grows or a `warmStart`, or adagrad with an `initialAccumulator`.",
+        (*_DOWNPOUR, "optimizer"),
         (_DOWNPOUR, ("spec", "replicas", "count")),
         for_strategy(Downpour, _several_begin_gently),
         Severity.WARNING,

@@ -46,6 +46,7 @@ class Downpour(StrategyKind):
 
     name = "downpour"
     summary = "Asynchronous SGD with a parameter server."
+    groups_parameters = True
 
     push_every: Count = 1
     """Steps whose gradients are summed into one push; n_push in the papers."""

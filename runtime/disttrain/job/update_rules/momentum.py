@@ -8,15 +8,11 @@ from disttrain.job.update_rule import VELOCITY_OF_SUMS, UpdateRule
 
 
 class Momentum(UpdateRule):
-    """Gradient descent with a velocity that is kept on the shard.
-
-    A step without a gradient of a parameter that had one before ends the job: torch.optim would
-    leave that parameter alone, the velocity moves it.
-    """
+    """Gradient descent with a velocity that is kept on the shard; Nesterov's on request."""
 
     name = "momentum"
     kept = ("momentum",)
-    has_velocity = True
+    zero_is_a_step = True
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Fraction of the velocity that is kept per update."""

@@ -14,13 +14,12 @@ class PredictedMomentum(UpdateRule):
     Prediction Model for Parameter Transition", 2017. A replica computes with the parameters plus
     the velocity times momentum + ... + momentum^(S + 1), where S is the mean staleness of its
     pushes, rounded down. Evaluations during training measure those, too; checkpoints and the
-    exported model hold the parameters. A step without a gradient of a parameter that had one before
-    ends the job, as with momentum.
+    exported model hold the parameters.
     """
 
     name = "predicted_momentum"
     kept = ("velocity",)
-    has_velocity = True
+    zero_is_a_step = True
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Fraction of the velocity that is kept per update."""

@@ -3,8 +3,9 @@
 Each chunk is applied at most once, and only if it is sound.
 """
 
-from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
-from disttrain.parameter_server import update_rule, update_rules
+from disttrain.parameter_server import presence, update_rule, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
@@ -26,6 +27,8 @@ from disttrain.parameter_server.holder_side import (
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.state.factors import Factors, within
+from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS
 from disttrain.transport.header import Header, Reason, Verb
@@ -79,6 +82,7 @@ class PushedGradients(HolderSide):
         sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
             self._give_up(header)
+        present = self._present(part, sent)
         if header.chunk == 0:
             self._begin(header)
         context = self._push_context(header)
@@ -88,8 +92,46 @@ class PushedGradients(HolderSide):
             merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
-            self._rule.apply(self._chunk(part, header), gradient, context)
+            for piece in self._pieces(part, present):
+                self._update(piece, part, header, gradient, context)
         return self._applied(header, context.rate)
+
+    def _present(self, part: Part, sent: Tensor) -> list[Range]:
+        """The elements that have a gradient."""
+        if not (part.count and part.vector.is_trained and self.config.zero_is_a_step):
+            return [Range(part.first, part.first + part.count)]
+        try:
+            runs = presence.present(sent)
+        except ValueError as error:
+            raise Refused(Reason.MALFORMED, f"chunk {part.chunk}: {error}") from error
+        return [Range(part.first + run.first, part.first + run.end) for run in runs]
+
+    def _pieces(self, part: Part, present: list[Range]) -> Iterator["_Piece"]:
+        """What the rule treats alike."""
+        for run in present:
+            if not self.config.counts_steps:
+                yield from self._with_factors(part, run.first, run.end, 0)
+                continue
+            for first, end, steps in self.state.steps.within(run.first, run.end):
+                yield from self._with_factors(part, first, end, steps)
+            self.state.steps.add(run.first, run.end)
+
+    def _with_factors(self, part: Part, first: int, end: int, steps: int) -> Iterator["_Piece"]:
+        known = self.values.share.placement.factors
+        for factors in within(known, first, end) if known else (Factors(first, end),):
+            count = factors.end - factors.first
+            yield _Piece(part._replace(first=factors.first, count=count), steps, factors)
+
+    def _update(
+        self, piece: "_Piece", part: Part, header: Header, gradient: Tensor, push: PushContext
+    ) -> None:
+        first = piece.part.first - part.first
+        _, _, rate_factor, decay_factor = piece.factors
+        chunk = self._chunk(piece.part, header)
+        chunk = chunk._replace(steps=piece.steps, decay_factor=decay_factor)
+        if rate_factor != 1.0:
+            push = replace(push, rate=push.rate * rate_factor)
+        self._rule.apply(chunk, gradient[first : first + piece.part.count], push)
 
     def _begin(self, header: Header) -> None:
         state = self.state
@@ -199,6 +241,12 @@ class PushedGradients(HolderSide):
         if self._scratch.numel() < sent.numel():
             self._scratch = torch.zeros_like(sent)
         return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+
+
+class _Piece(NamedTuple):
+    part: Part
+    steps: int
+    factors: Factors
 
 
 def _check_sound(header: Header, state: ShardState) -> None:

@@ -1,8 +1,10 @@
 """The whole machine, one story per test."""
 
+from dataclasses import replace
+
 import pytest
 
-from builders.control_members import LAYOUT
+from builders.control_members import LAYOUT, a_join
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.phases import Phase
@@ -13,6 +15,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import status
 from disttrain.job.roles import Durability
 from disttrain.job.stop import Stop, TargetMetric
+from disttrain.state.factors import Factors
 from disttrain.state.layout import ModelLayout
 from disttrain.transport.header import Role
 
@@ -110,6 +113,33 @@ def test_a_replica_with_another_model_fails_the_job_with_the_difference() -> Non
     assert isinstance(machine.request(join), messages.Refused)
     assert machine.state.reason == FailureReason.WRONG_MODEL
     assert LAYOUT.tensors[0].name in machine.state.message
+
+
+def in_a_group() -> ModelLayout:
+    """The usual model, without weight decay."""
+    return ModelLayout(tensors=(replace(LAYOUT.tensors[0], decay_factor=0.0),))
+
+
+def test_a_replica_with_other_parameter_groups_fails_the_job_with_the_difference() -> None:
+    machine = Machine()
+    machine.member(Role.REPLICA, 0, "a")
+
+    reply = machine.request(a_join(Role.REPLICA, 1, "b", layout=in_a_group()))
+
+    assert isinstance(reply, messages.Refused)
+    assert machine.state.reason == FailureReason.WRONG_MODEL
+    assert f"'{LAYOUT.tensors[0].name}' is trained with (1.0, 1.0)" in machine.state.message
+
+
+def test_the_groups_of_the_first_replica_are_told_to_all_and_a_joined_loop_needs_none() -> None:
+    machine = Machine()
+    joined = machine.request(a_join(Role.REPLICA, 0, "a", layout=in_a_group()))
+    loop = machine.request(a_join(Role.REPLICA, 900, "loop", samples=None))
+
+    for reply in (joined, loop):
+        assert isinstance(reply, messages.Joined)
+        assert reply.placement is not None
+        assert reply.placement.factors == (Factors(0, 64, 1.0, 0.0),)
 
 
 def test_a_plain_loop_with_another_model_is_refused_and_the_job_goes_on() -> None:
