@@ -412,7 +412,7 @@ def test_who_has_a_namespace_alone_installs_there_what_an_administrator_prepared
     job.delete()
     helm.uninstall(namespace, "disttrain", user=owner)
     with_roles = install | {"rbac": without | {"create": True}}
-    with pytest.raises(CommandFailed, match="attempting to grant RBAC permissions"):
+    with pytest.raises(CommandFailed, match="is forbidden"):
         helm.upgrade(namespace, "other", with_roles, user=owner)
 
 
