@@ -90,6 +90,10 @@ def test_the_next_incarnation_in_a_pod_speaks_for_the_member_and_the_one_before_
         # A second member of one pod.
         (POD_A, a_join(Role.REPLICA, None, "pod-a.1.7", place="elsewhere")),
         (POD_A, a_join(Role.REPLICA, None, "pod-a.1.7")),
+        # By the index of another, which names itself to nobody.
+        (POD_B, a_join(Role.REPLICA, 0, "pod-b.1.0")),
+        (POD_B, a_join(Role.REPLICA, 0, "pod-b.1.0", place="b")),
+        (Identity("uid", "replica", instance=LOOPS), a_join(Role.REPLICA, 0, "loop.1")),
         # By an instance of another.
         (POD_B, a_place("a")),
         (POD_B, a_join(Role.SHARD, 0, "pod-b.1.0")),
