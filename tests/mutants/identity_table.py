@@ -157,7 +157,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="strangers that hold every handshake",
         file=f"{_O}/signing/endpoint.py",
-        old=", ssl_handshake_timeout=HANDSHAKE_SECONDS",
+        old="            ssl_handshake_timeout=HANDSHAKE_SECONDS,\n",
         new="",
         tests=(_SIGNING,),
     ),
