@@ -50,6 +50,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(_SPEAKING,),
     ),
     Mutant(
+        name="a pod that joins by the index of another",
+        file=f"{_R}/coordinator/decisions/speaking.py",
+        old="    if join.index is not None:\n",
+        new="    if False:\n",
+        tests=(_SPEAKING,),
+    ),
+    Mutant(
         name="a coordinator that does not ask who speaks",
         file=f"{_R}/coordinator/process/service.py",
         old="if why := speaking.impostor(self._parts.machine.state, request.identity, parsed):",
@@ -150,7 +157,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="strangers that hold every handshake",
         file=f"{_O}/signing/endpoint.py",
-        old=", ssl_handshake_timeout=HANDSHAKE_SECONDS",
+        old="            ssl_handshake_timeout=HANDSHAKE_SECONDS,\n",
         new="",
         tests=(_SIGNING,),
     ),

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -40,9 +41,14 @@ from disttrain.launch.pod_config import PodEnvironment
 from disttrain.launch.pod_credentials import Applicant
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import logs
+from disttrain.telemetry import exporter, logs
+from disttrain.telemetry.exporter import Health
 
 LOG = logs.get(__name__)
+
+_START_SECONDS = 600.0
+"""From the certificate to the metrics of a process that had to wait: as long as its start may take
+where it had not."""
 
 REPORTER = "disttrain.coordinator.protocol.member_failure"
 """The module that tells the coordinator of an error. Not imported here, as the roles are not."""
@@ -91,8 +97,21 @@ def _applicant(environment: PodEnvironment, config: LaunchConfig, trust: Trust) 
 
 
 def _identified(config: LaunchConfig, applicant: Applicant) -> LaunchConfig:
-    """The config of a process that has a certificate of its own; waits until it is signed."""
-    first = applicant.ask_until_signed()
+    """The config of a process that has a certificate of its own; waits until it is signed.
+
+    Who waits says that it lives: a kubelet would end it after minutes, and each time counts as a
+    restart, while the operator may be away for hours.
+    """
+    waiting: list[Health] = []
+
+    def pause(seconds: float) -> None:
+        if not waiting:
+            waiting.append(exporter.answer_early(config.metrics_address))
+        time.sleep(seconds)
+
+    first = applicant.ask_until_signed(pause)
+    for health in waiting:
+        health.begin(_START_SECONDS)
     kept = pod_credentials.keep_renewed(first, applicant)
     return replace(config, renewed=kept, instance=applicant.instance)
 

@@ -27,6 +27,8 @@ MOST_CONNECTIONS = 32
 """Open at once. One more ends the oldest, which a scrape, done in milliseconds, never is."""
 _SILENCE_SECONDS = 5
 """A connection that neither sends nor takes anything for so long is closed."""
+_EARLY_POLL_SECONDS = 0.05
+"""How soon the address is free for the metrics."""
 
 
 _Request = socket.socket | tuple[bytes, socket.socket]
@@ -119,6 +121,32 @@ class Health:
         return limit is None or self._clock() - self._iterated <= limit
 
 
+_early: list[_Server] = []
+"""What answers before the process serves metrics."""
+
+
+def answer_early(address: str) -> Health:
+    """Answer how the process is until it serves its metrics; it is not ready yet.
+
+    Raises MetricsAddressError.
+    """
+    health, registry = Health(), CollectorRegistry()
+    server = _listening(address, registry, health)
+    _early.append(server)
+    threading.Thread(
+        target=server.serve_forever, args=(_EARLY_POLL_SECONDS,), name="early-health", daemon=True
+    ).start()
+    return health
+
+
+def _end_early() -> None:
+    """Free the address."""
+    while _early:
+        server = _early.pop()
+        server.shutdown()
+        server.server_close()
+
+
 class Served(Collector):
     """Answers with the metrics of the latest update for the rest of the process.
 
@@ -132,15 +160,9 @@ class Served(Collector):
         """Of the process."""
         registry = CollectorRegistry()
         registry.register(self)
-        host, port = _parse(address)
-        handler = _handler(registry, self.health)
-        try:
-            server = _Server((host, port), handler, connections_cut(registry))
-        except OSError as error:
-            raise MetricsAddressError(
-                f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
-            ) from error
-        self.address = f"{host}:{server.server_port}"
+        _end_early()
+        server = _listening(address, registry, self.health)
+        self.address = f"{_parse(address)[0]}:{server.server_port}"
         """The real one."""
         threading.Thread(target=server.serve_forever, name="metrics-exporter", daemon=True).start()
 
@@ -192,6 +214,16 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler
 
     Handler.registry = registry
     return Handler
+
+
+def _listening(address: str, registry: CollectorRegistry, health: Health) -> _Server:
+    host, port = _parse(address)
+    try:
+        return _Server((host, port), _handler(registry, health), connections_cut(registry))
+    except OSError as error:
+        raise MetricsAddressError(
+            f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
+        ) from error
 
 
 def _parse(address: str) -> tuple[str, int]:

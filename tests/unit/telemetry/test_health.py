@@ -1,6 +1,11 @@
 """When a process counts as alive."""
 
-from disttrain.telemetry.exporter import Health
+from builders import free_port
+from builders.scraping import asked
+from disttrain.job.pod_layout import HEALTH_PATH, READY_PATH
+from disttrain.telemetry import exporter
+from disttrain.telemetry.exporter import Health, Served
+from disttrain.telemetry.metrics import gauge
 
 
 class Clock:
@@ -31,3 +36,16 @@ def test_a_long_restore_and_a_long_farewell_are_no_hang() -> None:
     health.end()
     clock.now += 3600.0
     assert health.is_alive
+
+
+def test_what_answers_early_gives_its_address_to_the_metrics() -> None:
+    address = f"127.0.0.1:{free_port.find()}"
+    early = exporter.answer_early(address)
+    assert asked(address, HEALTH_PATH).status == 200
+    assert asked(address, READY_PATH).status == 503
+    early.begin(0.0)
+    assert asked(address, HEALTH_PATH).status == 503
+    served = Served(address, (gauge("life", "A life.", 1.0),))
+    assert served.address == address
+    assert asked(address, HEALTH_PATH).status == 200
+    assert "disttrain_life" in asked(address, "/metrics").body

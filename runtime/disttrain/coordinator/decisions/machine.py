@@ -207,7 +207,9 @@ class Coordinator:
         return transaction.strategy.take(transaction, request)
 
     def _heard(self, transaction: Transaction, request: messages.Heartbeat) -> messages.Reply:
-        if request.replica is not None and not request.member.partition:
+        role = request.member.role
+        is_replica = role is Role.REPLICA and not request.member.partition
+        if request.replica is not None and is_replica:
             report = request.replica
             if report.steps:
                 # Nobody begins a step before all have met.
@@ -219,7 +221,7 @@ class Coordinator:
             membership.take_progress(
                 transaction, request.member, report.progress, report.non_finite
             )
-        if request.shard is not None:
+        if request.shard is not None and role is Role.SHARD:
             self.watch.shards[request.member] = request.shard
             membership.take_losses(transaction, request.member, request.shard.lost)
         return messages.HeartbeatReply()

@@ -38,8 +38,12 @@ def _joining(state: State, sender: Identity, join: messages.Join) -> str:
     speaker = Speaker(join.role.name.lower(), join.index, join.partition, join.instance)
     if why := identity.mismatch(sender, speaker):
         return why
-    is_pod = sender.instance not in {"", identity.LOOPS}
-    if join.index is not None or not is_pod:
+    if sender.group is not None or not sender.instance:
+        return ""
+    if join.index is not None:
+        # Else it would take the place of whoever has that index.
+        return f"the coordinator names {sender}, which asks to be {speaker}"
+    if sender.instance == identity.LOOPS:
         return ""
     return _wrong_place(state.groups(join.role).values(), sender, join)
 

@@ -8,7 +8,8 @@ from builders.control_members import a_join
 from builders.machines import Machine
 from disttrain.coordinator.decisions.speaking import impostor
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, LostUpdates, MemberId
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.job.identity import LOOPS, Identity
 from disttrain.transport.header import Role
 
@@ -90,6 +91,10 @@ def test_the_next_incarnation_in_a_pod_speaks_for_the_member_and_the_one_before_
         # A second member of one pod.
         (POD_A, a_join(Role.REPLICA, None, "pod-a.1.7", place="elsewhere")),
         (POD_A, a_join(Role.REPLICA, None, "pod-a.1.7")),
+        # By the index of another, which names itself to nobody.
+        (POD_B, a_join(Role.REPLICA, 0, "pod-b.1.0")),
+        (POD_B, a_join(Role.REPLICA, 0, "pod-b.1.0", place="b")),
+        (Identity("uid", "replica", instance=LOOPS), a_join(Role.REPLICA, 0, "loop.1")),
         # By an instance of another.
         (POD_B, a_place("a")),
         (POD_B, a_join(Role.SHARD, 0, "pod-b.1.0")),
@@ -116,3 +121,16 @@ def test_who_has_no_name_of_a_member_to_say_is_heard_by_its_role() -> None:
     state, launcher = Machine().state, Identity("uid", "launcher")
     assert impostor(state, launcher, messages.Stop(reason="ctrl-C")) == ""
     assert impostor(state, launcher, messages.Status()) == ""
+
+
+def test_nobody_reports_what_only_another_role_knows() -> None:
+    machine = Machine()
+    shard, replica, _ = machine.running()
+    before = machine.state.totals.updates_lost.copy()
+    lost = ShardReport(lost=(LostUpdates(index=1, incarnation=1, lost=7),))
+    machine.request(messages.Heartbeat(member=replica, shard=lost))
+    assert machine.state.totals.updates_lost == before
+    assert replica not in machine.coordinator.watch.shards
+
+    machine.request(messages.Heartbeat(member=shard, replica=ReplicaReport(steps=7)))
+    assert shard not in machine.coordinator.watch.replicas
