@@ -116,6 +116,22 @@ def test_rules_train_as_well_as_sgd_and_are_reproduced(
     assert usual_loss_at_the_end(folder) < 0.6
 
 
+def test_parameter_groups_and_local_steps_are_reproduced(tmp_path: Path) -> None:
+    manifest = yaml.safe_load((EXAMPLES / "digits/job-small.yaml").read_text())
+    spec = manifest["spec"]
+    spec["task"] = {"entrypoint": "proving:Proving", "arguments": {"groups": True}}
+    rule = {"learningRate": 0.01, "weightDecay": 0.01}
+    spec["strategy"] = {"downpour": {"fetchEvery": 3, "optimizer": {"momentum": rule}}}
+    assignments = ["spec.record=true"]
+    with RunningJob(tmp_path, assignments, yaml.safe_dump(manifest)) as job:
+        assert job.wait() == 0
+
+    code, found, error = replayed(job.output)
+
+    assert (code, found.get("differences")) == (0, []), error
+    assert found["values"]["first_difference"] == ""
+
+
 def test_running_statistics_and_dropout_are_reproduced_over_tcp(tmp_path: Path) -> None:
     assignments = [
         "spec.record=true",
