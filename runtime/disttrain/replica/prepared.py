@@ -1,6 +1,6 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
-from disttrain.task.errors import GroupsError
-from disttrain.task.groups import NO_GROUP, GroupFactors
+from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 
@@ -77,21 +76,23 @@ class Prepared:
         return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
 
-def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]) -> Prepared:
-    """Load and check the task of a job. Raises a FinalError that says what is wrong with it.
+Check = Callable[[Spec, nn.Module, Mapping[str, GroupFactors]], None]
+"""What a job's strategies ask of a model and of what its task says of single parameters."""
 
-    `check_model`: what the job's strategies ask of a model.
-    """
+
+def prepare(config: LaunchConfig, check: Check) -> Prepared:
+    """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
     model = task.model(spec.seed)
-    check_model(spec, model)
+    groups = task.parameter_groups(model)
+    check(spec, model, groups)
     # Portions may be larger than the data: then there is one.
     batch = spec.batch_size or 1
     prepared = Prepared(
         task=task,
         model=model,
-        tensors=model_tensors.describe(model, defaults.precision(spec), _groups(spec, task, model)),
+        tensors=model_tensors.describe(model, defaults.precision(spec), groups),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device),
@@ -107,18 +108,3 @@ def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]
         whole = evaluation.evaluate(task, model, prepared.test, size, place)
         checks.require_measure(target.name, whole.measures)
     return prepared
-
-
-def _groups(spec: Spec, task: TaskCalls, model: nn.Module) -> dict[str, GroupFactors]:
-    """The task's, where the strategy can take them. Raises TaskError."""
-    found = task.parameter_groups(model)
-    strategy = spec.strategy.rule
-    apart = next((name for name, factors in found.items() if factors != NO_GROUP), None)
-    if apart is not None and not strategy.groups_parameters:
-        message = (
-            f"Task.parameter_groups() trains '{apart}' with factors of its own, and "
-            f"{strategy.name} has no rate or weight decay of single parameters; return nothing "
-            "with this strategy"
-        )
-        raise GroupsError(message)
-    return found

@@ -36,7 +36,7 @@ def main(config: LaunchConfig) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
     served = ServedMetrics(config.metrics_address)
-    ready = prepared.prepare(config, strategies.check_model)
+    ready = prepared.prepare(config, strategies.check_task)
     membership = Membership(config)
     try:
         return _live(config, ready, membership, served)

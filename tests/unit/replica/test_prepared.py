@@ -63,7 +63,7 @@ def prepare(folder: Path, measures: str, *assignments: str, methods: str = "") -
         threads=1,
         device=Device.CPU,
     )
-    return prepared.prepare(config, strategies.check_model)
+    return prepared.prepare(config, strategies.check_task)
 
 
 def test_a_loss_that_takes_derivatives_can_be_evaluated(folder: Path) -> None:

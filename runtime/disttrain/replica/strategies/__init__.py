@@ -1,5 +1,6 @@
 """What a replica does for each strategy, one module each; nobody else asks for them."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from torch import nn
@@ -7,6 +8,8 @@ from torch import nn
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
 from disttrain.replica.training import Stages, Training, TrainingInputs
+from disttrain.task.errors import GroupsError
+from disttrain.task.groups import NO_GROUP, GroupFactors
 
 _TRAININGS = {training.of: training for training in subclasses.found(__name__, Training)}
 
@@ -20,7 +23,19 @@ def training(given: TrainingInputs) -> Stages:
     )
 
 
-def check_model(spec: Spec, model: nn.Module) -> None:
-    """Raises ModelError for a model that a strategy of the job cannot train."""
+def check_task(spec: Spec, model: nn.Module, groups: Mapping[str, GroupFactors]) -> None:
+    """Raises ModelError or GroupsError for what a strategy of the job cannot train.
+
+    `groups`: the factors of the task's parameters, by name.
+    """
+    apart = next((name for name, factors in groups.items() if factors != NO_GROUP), None)
     for stage in defaults.stages(spec):
-        _TRAININGS[type(stage.strategy.rule)].check_model(model)
+        strategy = stage.strategy.rule
+        _TRAININGS[type(strategy)].check_model(model)
+        if apart is not None and not strategy.groups_parameters:
+            message = (
+                f"Task.parameter_groups() trains '{apart}' with factors of its own, and "
+                f"{strategy.name} has no rate or weight decay of single parameters; return "
+                "nothing with this strategy"
+            )
+            raise GroupsError(message)
