@@ -99,7 +99,7 @@ def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
 
 
 def _brings_own_data(request: messages.Join) -> bool:
-    """A plain loop, which may be anybody's: what is wrong with it must not end the job.
+    """A joined loop, which may be anybody's: what is wrong with it must not end the job.
 
     Of a replica of several processes only the first one has data.
     """
