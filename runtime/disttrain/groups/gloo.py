@@ -110,9 +110,6 @@ def form(
             formed.set_exception(error)
             return
         formed.set_result(group)
-        # Whoever drops the last reference waits for operations under way, which may never end.
-        threading.Event().wait()
-        del group
 
     # In a thread of its own, since nothing ends gloo's waiting for a peer.
     threading.Thread(target=connect, name="group-forms", daemon=True).start()
