@@ -65,8 +65,6 @@ class Process:
     last_exit: Exit | None = None
     is_consequence: bool = False
     """The last exit: another one of its group had ended before."""
-    is_held: bool = False
-    """It waits until the last one of its group has ended."""
     kill_at: float | None = None
     """When it is killed, while STOPPING; None: it was not told to end yet."""
     is_postponed: bool = False
@@ -92,11 +90,8 @@ class Supervision:
 
     def due(self, now: float, can_start: Callable[[str], bool]) -> list[Process]:
         """The processes to start now; each is told once. Those that cannot start yet stay due."""
-        found = [
-            process
-            for process in self.processes.values()
-            if _is_due(process, now) and can_start(process.name)
-        ]
+        due = [each for each in self._startable() if _is_due(each, now)]
+        found = [process for process in due if can_start(process.name)]
         for process in found:
             # Counted here: what waits when the job ends is not started again.
             process.restarts += process.last_exit is not None
@@ -106,11 +101,11 @@ class Supervision:
         return found
 
     def is_any_due(self, now: float) -> bool:
-        return any(_is_due(process, now) for process in self.processes.values())
+        return any(_is_due(process, now) for process in self._startable())
 
     def next_due(self) -> float | None:
-        waiting = (each for each in self.processes.values() if each.state is State.WAITING)
-        return min((each.due for each in waiting if not each.is_held), default=None)
+        waiting = (each for each in self._startable() if each.state is State.WAITING)
+        return min((each.due for each in waiting), default=None)
 
     def postponed(self, name: str, now: float) -> bool:
         """A process that was due could not be started; whether that is new.
@@ -138,7 +133,6 @@ class Supervision:
         process.is_consequence = process.state is State.STOPPING
         if process.is_consequence and exit_.code != ExitCode.FINAL_ERROR:
             process.state = State.WAITING if self._starts_again else State.ENDED
-            self._regroup(process)
             return None
         process.state = State.ENDED
         verdict = self._verdict(process, exit_, now)
@@ -146,7 +140,6 @@ class Supervision:
             process.state = State.WAITING
             process.due = now + verdict.delay_seconds
             self._end_group(process)
-            self._regroup(process)
         elif name == names.COORDINATOR:
             self._end()
         elif isinstance(verdict, GiveUpReason):
@@ -190,6 +183,12 @@ class Supervision:
     def _starts_again(self) -> bool:
         return self.phase in {Phase.RUNNING, Phase.STOPPING}
 
+    def _startable(self) -> list[Process]:
+        """All but those that wait for the last one of their group to end."""
+        ending = {each.group for each in self.processes.values() if each.state is State.STOPPING}
+        found = self.processes.values()
+        return [each for each in found if not ending or each.group not in ending]
+
     def _others(self, process: Process) -> list[Process]:
         group = process.group
         found = (each for each in self.processes.values() if each.group == group)
@@ -206,13 +205,6 @@ class Supervision:
                 other.state = State.STOPPING
             elif other.state is State.DUE:
                 other.state = State.WAITING
-
-    def _regroup(self, process: Process) -> None:
-        """The processes of a group wait for its last one to end."""
-        others = self._others(process)
-        is_ending = any(each.state is State.STOPPING for each in others)
-        for each in (process, *others):
-            each.is_held = is_ending
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
         if self.phase is Phase.ENDING or _decided(process, exit_):
@@ -242,5 +234,4 @@ def _decided(process: Process, exit_: Exit) -> bool:
 
 
 def _is_due(process: Process, now: float) -> bool:
-    is_time = process.state is State.WAITING and process.due <= now
-    return process.state is State.DUE or (is_time and not process.is_held)
+    return process.state is State.DUE or (process.state is State.WAITING and process.due <= now)
