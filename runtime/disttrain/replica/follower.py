@@ -1,14 +1,12 @@
 """A process of a replica other than the first: it takes part in what that announces."""
 
 import math
-import os
 import signal
 import threading
 import time
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import Join
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
@@ -19,7 +17,6 @@ from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.telemetry import logs
-from disttrain.transport.header import Role
 
 LOG = logs.get(__name__)
 
@@ -32,8 +29,7 @@ def main(config: LaunchConfig) -> int:
     served = ServedMetrics(config.metrics_address)
     membership = Membership(config)
     try:
-        join = _join(config, served.address)
-        joined = membership.join(join, ReplicaReport)
+        joined = membership.join(membership.introduction(served.address), ReplicaReport)
         return _Follower(config, membership, joined.member, served).run()
     except JobOver as error:
         LOG.info("came too late", reason=error)
@@ -108,16 +104,3 @@ class _Follower:
 def _nothing(step: int) -> None:
     """What a process computes in a step that is not the first of its replica."""
     del step
-
-
-def _join(config: LaunchConfig, metrics_address: str) -> Join:
-    return Join(
-        role=Role.REPLICA,
-        index=config.index,
-        partition=config.partition,
-        partitions=config.partitions,
-        place=config.place,
-        instance=config.new_instance(),
-        pid=os.getpid(),
-        metrics_address=metrics_address,
-    )

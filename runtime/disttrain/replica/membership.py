@@ -1,5 +1,6 @@
 """How a process that computes gradients becomes a member of a job."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import wait
 
@@ -59,6 +60,19 @@ class Membership:
             spec.coordinator.heartbeat_seconds,
             # The shards may have ended before this process: they answer none of its waits.
             on_end=self.cancellation.cancel,
+        )
+
+    def introduction(self, metrics_address: str | None = None) -> Join:
+        """What this process says of itself; who brings a model or data adds what is known of it."""
+        return Join(
+            role=Role.REPLICA,
+            index=self.config.index,
+            partition=self.config.partition,
+            partitions=self.config.partitions,
+            place=self.config.place,
+            instance=self.config.new_instance(),
+            pid=os.getpid(),
+            metrics_address=metrics_address,
         )
 
     def join(

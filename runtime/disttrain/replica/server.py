@@ -1,6 +1,5 @@
 """A replica's process: what `disttrain run` and a pod start."""
 
-import os
 import signal
 import sys
 from dataclasses import replace
@@ -20,7 +19,6 @@ from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.training import TrainingInputs
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
-from disttrain.transport.header import Role
 
 LOG = logs.get(__name__)
 
@@ -53,7 +51,8 @@ def main(config: LaunchConfig) -> int:
 def _live(
     config: LaunchConfig, ready: Prepared, membership: Membership, served: ServedMetrics
 ) -> int:
-    joined = membership.join(_join(config, ready, served.address), served.latest_report)
+    introduction = _introduction(ready, membership, served.address)
+    joined = membership.join(introduction, served.latest_report)
     leader = None
     if config.partitions > 1:
         leader = forming.led(config, membership, joined.member)
@@ -71,15 +70,9 @@ def _live(
         return replica.run()
 
 
-def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:
-    return Join(
-        role=Role.REPLICA,
-        index=config.index,
-        partitions=config.partitions,
-        place=config.place,
-        instance=config.new_instance(),
-        pid=os.getpid(),
-        metrics_address=metrics_address,
+def _introduction(ready: Prepared, membership: Membership, metrics_address: str) -> Join:
+    return replace(
+        membership.introduction(metrics_address),
         layout=ready.tensors.layout,
         train_samples=ready.train.count,
         test_samples=ready.test.count,
