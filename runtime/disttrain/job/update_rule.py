@@ -1,5 +1,6 @@
 """What a manifest says of an update rule, whichever it is."""
 
+import math
 from typing import ClassVar
 
 from pydantic import Field
@@ -77,6 +78,14 @@ VELOCITY_OF_SUMS = (
     "makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "
     "as many; keep the learningRate while that many gradients at once are stable"
 )
+
+
+def step_of_usual_size(steps: int) -> str:
+    """An `effect_of_sums` of a rule whose steps are as large whatever the gradients' length."""
+    return (
+        f"makes one step of the usual size for {steps} gradients; begin with about "
+        f"{math.sqrt(steps):.2g} times the learningRate of pushEvery 1"
+    )
 
 
 def full_first_steps(rule: UpdateRule, replicas: int, length: float) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.job.section import Positive
-from disttrain.job.update_rule import UpdateRule, full_first_steps
+from disttrain.job.update_rule import UpdateRule, full_first_steps, step_of_usual_size
 
 
 class RmsProp(UpdateRule):
@@ -35,7 +35,4 @@ class RmsProp(UpdateRule):
         return full_first_steps(self, replicas, self.learning_rate / math.sqrt(1 - self.alpha))
 
     def effect_of_sums(self, steps: int) -> str:
-        return (
-            f"makes one step of the usual size for {steps} gradients; begin with about "
-            f"{math.sqrt(steps):.2g} times the learningRate of pushEvery 1"
-        )
+        return step_of_usual_size(steps)
