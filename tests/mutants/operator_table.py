@@ -243,8 +243,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a coordinator's own account that may not write the status",
         file=f"{_O}/reconcile/workloads.py",
-        old="        wanted.append(children.of(binding))",
-        new="        pass",
+        old="        access.binding_of(target.context, coordinator.body),\n",
+        new="",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),
     Mutant(

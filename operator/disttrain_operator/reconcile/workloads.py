@@ -175,12 +175,12 @@ def _absent(
     shared = children.common(target.job.key.namespace, target.context.config)
     wanted = [each for each in shared if each.key not in common]
     coordinator = next(each for each in objects.children if each.kind is Kind.Job)
-    binding = access.binding_of(target.context, coordinator.body)
-    if binding is not None and children.of(binding).key not in observed.children:
-        wanted.append(children.of(binding))
-    policy = access.policy_between_processes(target.context)
-    if policy is not None and children.of(policy).key not in observed.children:
-        wanted.append(children.of(policy))
+    bodies = (
+        access.binding_of(target.context, coordinator.body),
+        access.policy_between_processes(target.context),
+    )
+    own = [children.of(body) for body in bodies if body is not None]
+    wanted += [child for child in own if child.key not in observed.children]
     return [Create(child) for child in wanted]
 
 
