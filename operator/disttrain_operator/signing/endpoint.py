@@ -41,7 +41,7 @@ HANDSHAKE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.2
 _SILENCE_SECONDS = 5.0
 """A connection without a whole request for so long is closed."""
-_FAREWELL_SECONDS = 1.0
+_CLOSING_SECONDS = 1.0
 """What comes after an answer is read for so long, and the end of TLS is waited for."""
 _MOST_BYTES = 16 << 10
 """Of a request's body; its headers are bounded by aiohttp, at 8 KiB each."""
@@ -134,7 +134,7 @@ async def serving(
         application,
         access_log=None,
         keepalive_timeout=_SILENCE_SECONDS,
-        lingering_time=_FAREWELL_SECONDS,
+        lingering_time=_CLOSING_SECONDS,
         # Unpacking what is passed over would take seconds of the thread that looks after all jobs.
         auto_decompress=False,
     )
@@ -189,7 +189,7 @@ async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.S
             connected,
             ssl=context,
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_FAREWELL_SECONDS,
+            ssl_shutdown_timeout=_CLOSING_SECONDS,
         )
     except (OSError, TimeoutError):
         connected.close()
@@ -197,7 +197,7 @@ async def _admit(connected: socket.socket, runner: web.AppRunner, context: ssl.S
         connected.close()
         raise
     for oldest in server.connections[:-MOST_CONNECTIONS]:
-        # Without a farewell, for which a stranger lets one wait.
+        # Without the end of TLS, for which a stranger lets one wait.
         if oldest.transport is not None:
             oldest.transport.abort()
 

@@ -1,4 +1,4 @@
-"""The incarnation of one role process by its environment alone.
+"""Runs one role process by its environment alone.
 
 Whoever watches it only sees its exit code and its termination message:
 
