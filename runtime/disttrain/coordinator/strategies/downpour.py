@@ -108,8 +108,19 @@ class Asynchronous(CoordinatorSide):
         """
         if any(issued.member == member for issued in transaction.commands.of_kind(Upload)):
             return False
+        if not self.is_warming_up(transaction.state):
+            return True
+        # Who joins first is chance. Once another one had begun, the warm start would not be its.
+        if member.index and self._awaits_first(transaction):
+            return False
         lowest = next((replica.index for replica in transaction.live.replicas()), None)
-        return not self.is_warming_up(transaction.state) or member.index == lowest
+        return member.index == lowest
+
+    def _awaits_first(self, transaction: Transaction) -> bool:
+        """Whether replica 0 is still to join, for as long as a silent one would be missed."""
+        state = transaction.state
+        since = 0.0 if state.began is None else transaction.now - state.began
+        return 0 not in state.replicas and since < transaction.settings.member_timeout_seconds
 
 
 def next_lease(ledger: DataLedger, index: int, stop: Stop) -> Lease | None:

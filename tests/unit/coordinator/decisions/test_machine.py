@@ -184,6 +184,31 @@ def test_only_one_replica_works_during_the_warm_start() -> None:
     assert machine.work(two).leases
 
 
+def test_a_replica_that_joins_before_the_first_does_not_begin_the_warm_start() -> None:
+    machine = Machine(warm_start_samples=8, member_timeout_seconds=20.0)
+    machine.member(Role.SHARD, 0, "s")
+    two = machine.member(Role.REPLICA, 1, "b")
+    machine.obey()
+    assert machine.phase() is Phase.RUNNING
+    machine.tick(19.0)
+    assert machine.work(two).leases == ()
+    one = machine.member(Role.REPLICA, 0, "a")
+    assert machine.work(two).leases == ()
+    assert machine.work(one).leases
+
+
+def test_a_warm_start_waits_no_longer_for_the_first_replica_than_one_is_missed() -> None:
+    machine = Machine(warm_start_samples=8, member_timeout_seconds=20.0)
+    shard = machine.member(Role.SHARD, 0, "s")
+    two = machine.member(Role.REPLICA, 1, "b")
+    machine.obey()
+    machine.tick(19.0)
+    machine.heartbeat(shard, ShardReport())
+    assert machine.work(two).leases == ()
+    machine.tick(1.0)
+    assert machine.work(two).leases
+
+
 def test_the_lowest_living_replica_goes_on_with_the_warm_start() -> None:
     machine = Machine(warm_start_samples=8)
     _, one, two = machine.running()
