@@ -24,6 +24,9 @@ demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 CLUSTER ?= own
 # Most of a test is waiting.
 CLUSTER_WORKERS ?= 3
+# Of pods' certificates: with 60, the shortest, all pods renew theirs. Else the operator's own, a day.
+CERTIFICATE_SECONDS ?=
+export DISTTRAIN_CERTIFICATE_SECONDS = $(CERTIFICATE_SECONDS)
 BY_FILES = --dist loadscope --no-loadscope-reorder
 CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER) $(CLUSTER_OPTIONS)
 # What a target leaves to the longer ones, by the marks of tests.

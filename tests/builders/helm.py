@@ -1,6 +1,7 @@
 """The chart, by helm: rendered, and installed on the test cluster."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ KUBERNETES: Final = f"--kube-version={binaries.KUBERNETES_VERSION}"
 INSTALL_LIMIT: Final = timedelta(minutes=4)
 AS_SMALL_AS_OTHERS: Final = {"requests": {"cpu": "20m", "memory": "64Mi"}}
 """Who asks for ten times as much gets ten times the cores, and takes the room others wait for."""
+CERTIFICATE_SECONDS: Final = "DISTTRAIN_CERTIFICATE_SECONDS"
+"""How long the certificates of pods are valid: whoever starts the tests may say it."""
 
 Values = Mapping[str, Any]
 
@@ -32,6 +35,11 @@ def only_in(namespace: Kubectl) -> dict[str, Any]:
             "spec": {"containers": [{"name": "disttrain", "resources": AS_SMALL_AS_OTHERS}]}
         },
         "resources": AS_SMALL_AS_OTHERS,
+        "extraEnv": [
+            {"name": name, "value": value}
+            for name, value in os.environ.items()
+            if name == CERTIFICATE_SECONDS and value
+        ],
     }
 
 
