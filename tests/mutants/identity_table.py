@@ -64,6 +64,18 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/process/test_service.py",),
     ),
     Mutant(
+        name="a coordinator that ends by the word of whoever it does not hear",
+        file=f"{_R}/coordinator/process/service.py",
+        old="""        try:
+            parsed = payloads.parse_request(request.payload)
+""",
+        new="""        self._require_newest(request.header)
+        try:
+            parsed = payloads.parse_request(request.payload)
+""",
+        tests=(f"{_UNIT}/coordinator/process/test_service.py",),
+    ),
+    Mutant(
         name="a shard that takes pushes in any name",
         file=f"{_R}/parameter_server/serving.py",
         old="        if request.identity is not None and (why := ",
