@@ -60,7 +60,8 @@ def test_each_pod_gets_its_own_certificate(port: SigningPort, tmp_path: Path) ->
         for pod, group in zip(port.pods(role), groups, strict=True):
             found = port.applicant(pod, tmp_path).ask()
             instance = f"{pod['metadata']['uid']}.1"
-            assert who(found) == Identity(port.uid, role, group, 0, instance)
+            place = "" if group is not None else pod["metadata"]["name"]
+            assert who(found) == Identity(port.uid, role, group, 0, instance, place)
     signed = metrics.CERTIFICATES_SIGNED.labels("replica")._value.get()
     assert signed >= 2
 

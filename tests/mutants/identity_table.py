@@ -43,6 +43,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(_SPEAKING,),
     ),
     Mutant(
+        name="a certificate that speaks from every place",
+        file=f"{_R}/job/identity.py",
+        old='        and (speaker.place is None or identity.place in {"", speaker.place})\n',
+        new="",
+        tests=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a join whose place is not compared",
+        file=f"{_R}/coordinator/decisions/speaking.py",
+        old="join.partition, join.instance, join.place)",
+        new="join.partition, join.instance)",
+        tests=(_SPEAKING,),
+    ),
+    Mutant(
+        name="a replica whose certificate does not say where it is",
+        file=f"{_O}/policies/identities.py",
+        old="        return known._replace(place=pod.name)\n",
+        new="        return known\n",
+        tests=(_POLICY,),
+    ),
+    Mutant(
         name="a pod that joins at the place of another",
         file=f"{_R}/coordinator/decisions/speaking.py",
         old="        if group.live and is_same_pod != is_same_place:",

@@ -59,8 +59,8 @@ class Authority:
 
         Raises ValueError for one that is no request, or not signed by the key in it.
         """
-        name = x509.UniformResourceIdentifier(identity.uri)
-        return _pem(self._leaf(_key_of(request), str(identity)[:64], [name], lifetime))
+        names = map(x509.UniformResourceIdentifier, identity.uris)
+        return _pem(self._leaf(_key_of(request), str(identity)[:64], names, lifetime))
 
     def issue_server(self, host: str, lifetime: timedelta) -> Credentials:
         """What a server shows to clients that know it by a name or an address."""

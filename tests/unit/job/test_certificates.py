@@ -19,7 +19,7 @@ from disttrain.job.identity import Identity
 from disttrain.job.names import LAUNCHER, Role
 
 ISSUED = issuing.by_role("uid", [*Role, LAUNCHER])
-WHO = Identity("uid", "replica", 3, 1, "pod.1")
+WHO = Identity("uid", "replica", 3, 1, "pod.1", "a-pod")
 DAY = timedelta(hours=24)
 DERIVED = 108533029250873306158095465171524422230275184844248293687413668383225402705938
 
@@ -37,7 +37,7 @@ def uris(certificate: x509.Certificate) -> list[str]:
 def test_a_certificate_names_its_job_and_role_and_signs_nothing(role: str) -> None:
     certificate = loaded(ISSUED[role].certificate)
 
-    assert uris(certificate) == [Identity("uid", role).uri]
+    assert uris(certificate) == list(Identity("uid", role).uris)
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     assert (usage.digital_signature, usage.key_cert_sign) == (True, False)
@@ -67,7 +67,7 @@ def test_who_asks_gets_the_name_that_the_signer_gives_and_keeps_the_key() -> Non
     authority, asked = certificates.new_authority(), certificates.new_request()
     signed = authority.sign(asked.text, WHO, DAY)
 
-    assert uris(loaded(signed)) == [WHO.uri]
+    assert uris(loaded(signed)) == list(WHO.uris)
     assert "PRIVATE" not in asked.text
     assert certificates.is_issued_by(signed, authority.certificate)
     assert not certificates.is_issued_by(signed, certificates.new_authority().certificate)
@@ -89,7 +89,7 @@ def test_what_a_request_says_beside_its_key_counts_for_nothing() -> None:
     power = x509.Extension(ca.oid, critical=True, value=ca)
     text = a_request(ec.generate_private_key(ec.SECP256R1()), extensions=[wish, power])
     signed = loaded(certificates.new_authority().sign(text, WHO, DAY))
-    assert uris(signed) == [WHO.uri]
+    assert uris(signed) == list(WHO.uris)
     assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
