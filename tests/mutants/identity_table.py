@@ -10,6 +10,7 @@ _SPEAKING = f"{_UNIT}/coordinator/decisions/test_speaking.py"
 _SERVING = f"{_UNIT}/parameter_server/test_serving.py"
 _CERTIFICATES = f"{_UNIT}/job/test_certificates.py"
 _POLICY = f"{_UNIT}/operator/policies/test_identities.py"
+_REPLACED = "tests/simulation/operator/test_replaced_master.py"
 _TLS = "tests/contract/test_transport_identity.py"
 _SIGNING = "tests/contract/test_signing.py"
 
@@ -186,6 +187,34 @@ MUTANTS: tuple[Mutant, ...] = (
         old='not asked.instance.startswith(f"{pod.uid}.") or ',
         new="",
         tests=(_POLICY,),
+    ),
+    Mutant(
+        name="a replaced master secret of which nobody is told",
+        file=f"{_O}/reconcile/plan.py",
+        old="        authority.problem(basis.job, _believed(basis), knowledge.signs_by),\n",
+        new="",
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a Secret that is made again and counts as the one before",
+        file=f"{_O}/reconcile/workloads.py",
+        old='    new = "" if is_right else ',
+        new='    new = "" if True else ',
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a workload made again of an authority that the others do not believe",
+        file=f"{_O}/reconcile/workloads.py",
+        old="    return authority.believed(target.job, own) if own else target.signs_by\n",
+        new="    return target.signs_by\n",
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a Secret whose end is seen only by a pod that waits for it",
+        file=f"{_O}/reconcile/plan.py",
+        old="    if authority.is_another(_believed(basis), knowledge.signs_by):",
+        new="    if False:",
+        tests=(_REPLACED,),
     ),
     Mutant(
         name="strangers that hold every handshake",

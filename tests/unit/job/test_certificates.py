@@ -163,6 +163,18 @@ def test_derived_authorities_are_the_same_each_time_and_of_no_other_job() -> Non
     assert not certificates.is_issued_by(signed, stranger.certificate)
 
 
+def test_an_authority_is_known_by_its_key_whatever_certificate_it_has() -> None:
+    master = bytes(range(32))
+    before, after, other = (
+        certificates.fingerprint(certificates.derived_authority(master, purpose).certificate)
+        for purpose in ("job/1", "job/1", "job/2")
+    )
+    assert before == after != other
+    assert len(before) == 64
+    with pytest.raises(ValueError, match="PEM"):
+        certificates.fingerprint("no certificate")
+
+
 def test_a_derived_key_is_what_it_was_in_every_version() -> None:
     """Jobs outlive operators: their pods believe this key alone."""
     found = certificates.derived_authority(bytes(range(32)), "job/1").certificate
