@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from builders import issuing
+from builders import forging, issuing
 from disttrain.job import certificates, credentials
 from disttrain.job.credentials import Trust
 from disttrain.job.identity import Identity
@@ -109,21 +109,6 @@ def changed(old: bytes, new: bytes) -> str:
     return ssl.DER_cert_to_PEM_cert(der.replace(old, new)).replace("CERTIFICATE", _REQUEST)
 
 
-def forged() -> str:
-    """Signed by another key than the one in it."""
-    theirs = x509.load_pem_x509_csr(certificates.new_request().text.encode())
-    ours = x509.load_pem_x509_csr(certificates.new_request().text.encode())
-    of = bytearray(ours.public_bytes(Encoding.DER))
-    signature = ours.signature
-    at = bytes(of).rindex(signature)
-    wrong = theirs.signature[: len(signature)].ljust(len(signature), b"\0")
-    of[at : at + len(signature)] = wrong
-    try:
-        return x509.load_der_x509_csr(bytes(of)).public_bytes(Encoding.PEM).decode()
-    except ValueError:
-        return ""
-
-
 @pytest.mark.parametrize(
     "request_text",
     [
@@ -137,7 +122,7 @@ def forged() -> str:
         changed(_OF_A_CURVE, _OF_A_CURVE[:-1] + b"\x7f"),
         changed(_P256, _P256[:-1] + b"\x7f"),
         changed(_VERSION, b"\x02\x01\x05"),
-        forged(),
+        forging.request(certificates.new_request().text),
     ],
     ids=[
         *("empty", "no PEM", "no ASCII", "certificate", "key", "RSA", "another curve"),
@@ -147,6 +132,18 @@ def forged() -> str:
 def test_what_is_no_good_request_is_not_signed(request_text: str) -> None:
     with pytest.raises(ValueError, match="the request"):
         certificates.new_authority().sign(request_text, WHO, DAY)
+
+
+def test_what_another_key_has_signed_is_told_from_what_is_else_the_same() -> None:
+    authority, asked = certificates.new_authority(), certificates.new_request()
+    with pytest.raises(ValueError, match="not signed by the key in it"):
+        authority.sign(forging.request(asked.text), WHO, DAY)
+
+    signed = authority.sign(asked.text, WHO, DAY)
+    forged = forging.certificate(signed)
+    assert uris(loaded(forged)) == list(WHO.uris)
+    assert loaded(forged).issuer == loaded(authority.certificate).subject
+    assert not certificates.is_issued_by(forged, authority.certificate)
 
 
 def test_derived_authorities_are_the_same_each_time_and_of_no_other_job() -> None:
