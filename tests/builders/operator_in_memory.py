@@ -1,11 +1,12 @@
 """The parts of an operator that decide, put together as its process does, on a world in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from builders import operator_jobs
 from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.job import cluster_labels
+from disttrain.job.credentials import Trust
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
@@ -25,6 +26,7 @@ class OperatorInMemory:
         world: World,
         client: FakeClient | None = None,
         config: ManifestConfig | None = None,
+        trust: Callable[[str], Trust] = operator_jobs.trust,
     ) -> None:
         self.world = world
         self.client = client or FakeClient(world)
@@ -36,7 +38,7 @@ class OperatorInMemory:
             self.client,
             self.inventory,
             config or ManifestConfig(),
-            operator_jobs.trust,
+            trust,
             self.relister.job,
             lambda: world.now,
         )

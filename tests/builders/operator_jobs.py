@@ -63,6 +63,7 @@ def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
         spec=json.dumps(spec(**changed)),
         outcome=None,
         restarts="",
+        authority="",
         written="{}",
         phase="",
         strategy="",

@@ -11,6 +11,7 @@ from typing import Any
 from builders import many_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
+from disttrain.job import cluster_names
 from disttrain.job.credentials import Trust
 from disttrain.launch.pod_credentials import Applicant
 from disttrain_operator.kinds import Kind
@@ -70,6 +71,7 @@ class SigningPort:
             job=KEY.name,
             instance=instance or f"{metadata['uid']}.1",
             token=token,
+            secret=cluster_names.launch_secret(KEY.name, self.uid),
         )
 
     @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders import issuing
+from builders import forging, issuing
 from builders.transports import (
     PATIENCE,
     a_config,
@@ -31,6 +31,12 @@ from disttrain.transport.tcp import TcpTransport
 
 STRANGE = issuing.by_role("job-1", ["replica", "shard", "coordinator"])
 """Of another authority that says it is this job's."""
+
+
+def forged(role: Role) -> Credentials:
+    """Its holder has the key; only the signature is not the authority's."""
+    own = credentials()[role]
+    return replace(own, certificate=forging.certificate(own.certificate))
 
 
 def a_transport(
@@ -106,10 +112,14 @@ def test_a_certificate_that_speaks_as_another_role_is_refused(listener: Listener
     [
         (Role.REPLICA, STRANGE["replica"]),
         (Role.REPLICA, replace(STRANGE["replica"], authority=credentials()[Role.SHARD].authority)),
+        (Role.REPLICA, forged(Role.REPLICA)),
         (Role.COORDINATOR, credentials()[Role.COORDINATOR]),
         (Role.REPLICA, issuing.by_role("job-2")["replica"]),
     ],
-    ids=["another authority", "a forged certificate", "a second coordinator", "another job"],
+    ids=[
+        *("another authority", "another authority, which believes this one"),
+        *("a forged certificate", "a second coordinator", "another job"),
+    ],
 )
 def test_strangers_are_never_heard(listener: Listener, role: Role, shown: Credentials) -> None:
     with a_transport(role, shown) as transport:
@@ -132,9 +142,10 @@ def test_a_client_speaks_to_nobody_but_the_role_it_means() -> None:
         assert is_heard(transport.connect(shard.address, Role.SHARD), shard)
 
 
-def test_a_client_speaks_to_no_false_listener() -> None:
+@pytest.mark.parametrize("shown", [STRANGE["coordinator"], forged(Role.COORDINATOR)])
+def test_a_client_speaks_to_no_false_listener(shown: Credentials) -> None:
     with (
-        a_transport(Role.COORDINATOR, STRANGE["coordinator"]) as false,
+        a_transport(Role.COORDINATOR, shown) as false,
         a_transport(Role.REPLICA) as transport,
     ):
         listener = false.listen("tcp://127.0.0.1:0")

@@ -91,12 +91,14 @@ def impostors(status: dict[str, Any], name: str) -> float:
     return sum(each.value for each in found if each.labels["reason"] == Refusal.IMPOSTOR)
 
 
-def requests_as(member: MemberId, place: str) -> list[messages.Request]:
+def requests_as(member: MemberId, place: str, own: str) -> list[messages.Request]:
+    """In another's name, and in its own from the place of another."""
     return [
         messages.RequestWork(member=member, held=0, last_lease=0, progress=NO_PROGRESS),
         messages.Heartbeat(member=member),
         messages.Leave(member=member, reason="it is told so"),
         messages.Join(role=Role.REPLICA, index=None, instance="x.1", place=place, pid=1),
+        messages.Join(role=Role.REPLICA, index=None, instance=own, place=place, pid=1),
     ]
 
 
@@ -110,18 +112,15 @@ def test_one_replicas_certificate_is_no_others(tmp_path: Path) -> None:
         assert first.index != second.index
         shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
         shard_incarnation = job.member("shard-0")["incarnation"]
-        theirs = port.applicant(
-            pods(port)["replica-b"],
-            tmp_path,
-            f"{pods(port)['replica-b']['metadata']['uid']}.attack",
-        ).ask()
+        own = f"{pods(port)['replica-b']['metadata']['uid']}.attack"
+        theirs = port.applicant(pods(port)["replica-b"], tmp_path, own).ask()
         _attack_shard(port.uid, theirs, shard, first, shard_incarnation)
         place = pods(port)["replica-a"]["metadata"]["name"]
-        for request in requests_as(first, place):
+        for request in requests_as(first, place, own):
             _attack_coordinator(port.uid, theirs, job.coordinator_address, request)
 
         job.wait_until(lambda status: impostors(status, "shard-0") >= 2)
-        job.wait_until(lambda status: impostors(status, "coordinator") >= 4)
+        job.wait_until(lambda status: impostors(status, "coordinator") >= 5)
         assert f"does not speak for {first.name}" in job.log("shard-0")
         assert f"does not speak for {first.name}" in job.log("coordinator")
         gate.touch()
@@ -157,5 +156,7 @@ def _attack_coordinator(
     content = payloads.encode_request(request)
     with a_peer(uid, shown) as peer:
         header, payload = a_message(Verb.CONTROL_REQUEST, Role.REPLICA, content)
+        # As if it had heard of a later coordinator, of which this one would end.
+        header = header._replace(receiver_incarnation=1000)
         reply = answer(peer, coordinator, Role.COORDINATOR, (header, payload))
         assert b"NotAllowed" in bytes(reply.payload), (request.kind, bytes(reply.payload))

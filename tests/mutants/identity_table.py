@@ -10,6 +10,7 @@ _SPEAKING = f"{_UNIT}/coordinator/decisions/test_speaking.py"
 _SERVING = f"{_UNIT}/parameter_server/test_serving.py"
 _CERTIFICATES = f"{_UNIT}/job/test_certificates.py"
 _POLICY = f"{_UNIT}/operator/policies/test_identities.py"
+_REPLACED = "tests/simulation/operator/test_replaced_master.py"
 _TLS = "tests/contract/test_transport_identity.py"
 _SIGNING = "tests/contract/test_signing.py"
 
@@ -43,6 +44,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(_SPEAKING,),
     ),
     Mutant(
+        name="a certificate that speaks from every place",
+        file=f"{_R}/job/identity.py",
+        old='        and (speaker.place is None or identity.place in {"", speaker.place})\n',
+        new="",
+        tests=(_IDENTITY,),
+    ),
+    Mutant(
+        name="a join whose place is not compared",
+        file=f"{_R}/coordinator/decisions/speaking.py",
+        old="join.partition, join.instance, join.place)",
+        new="join.partition, join.instance)",
+        tests=(_SPEAKING,),
+    ),
+    Mutant(
+        name="a replica whose certificate does not say where it is",
+        file=f"{_O}/policies/identities.py",
+        old="        return known._replace(place=pod.name)\n",
+        new="        return known\n",
+        tests=(_POLICY,),
+    ),
+    Mutant(
         name="a pod that joins at the place of another",
         file=f"{_R}/coordinator/decisions/speaking.py",
         old="        if group.live and is_same_pod != is_same_place:",
@@ -61,6 +83,18 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/coordinator/process/service.py",
         old="if why := speaking.impostor(self._parts.machine.state, request.identity, parsed):",
         new='if why := "":',
+        tests=(f"{_UNIT}/coordinator/process/test_service.py",),
+    ),
+    Mutant(
+        name="a coordinator that ends by the word of whoever it does not hear",
+        file=f"{_R}/coordinator/process/service.py",
+        old="""        try:
+            parsed = payloads.parse_request(request.payload)
+""",
+        new="""        self._require_newest(request.header)
+        try:
+            parsed = payloads.parse_request(request.payload)
+""",
         tests=(f"{_UNIT}/coordinator/process/test_service.py",),
     ),
     Mutant(
@@ -153,6 +187,34 @@ MUTANTS: tuple[Mutant, ...] = (
         old='not asked.instance.startswith(f"{pod.uid}.") or ',
         new="",
         tests=(_POLICY,),
+    ),
+    Mutant(
+        name="a replaced master secret of which nobody is told",
+        file=f"{_O}/reconcile/plan.py",
+        old="        authority.problem(basis.job, _believed(basis), knowledge.signs_by),\n",
+        new="",
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a Secret that is made again and counts as the one before",
+        file=f"{_O}/reconcile/workloads.py",
+        old='    new = "" if is_right else ',
+        new='    new = "" if True else ',
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a workload made again of an authority that the others do not believe",
+        file=f"{_O}/reconcile/workloads.py",
+        old="    return authority.believed(target.job, own) if own else target.signs_by\n",
+        new="    return target.signs_by\n",
+        tests=(_REPLACED,),
+    ),
+    Mutant(
+        name="a Secret whose end is seen only by a pod that waits for it",
+        file=f"{_O}/reconcile/plan.py",
+        old="    if authority.is_another(_believed(basis), knowledge.signs_by):",
+        new="    if False:",
+        tests=(_REPLACED,),
     ),
     Mutant(
         name="strangers that hold every handshake",

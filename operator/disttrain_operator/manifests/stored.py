@@ -26,6 +26,13 @@ OBJECTS = "disttrain.dev/objects"
 TEMPLATES = "disttrain.dev/templates"
 """Annotation of a workload: a digest of the user's pod templates that it was made from."""
 
+AUTHORITY = "disttrain.dev/authority"
+"""Annotation of a workload: the fingerprint of the authority that the job's Secret names. At the
+job itself it says the same of a Secret that was made again, and counts for all workloads."""
+
+AUTHORITY_LENGTH = 64
+"""Characters of a fingerprint."""
+
 LONGEST_TEXT = 100_000
 """Characters of the text; annotations hold 256 KiB, and specs that are taken far less."""
 
@@ -72,12 +79,14 @@ def digest(templates: Sequence[Any]) -> str:
     return hashlib.sha256(json_text.write(list(templates), in_order=True)).hexdigest()[:16]
 
 
-def marked(child: Child, text: str, templates: str) -> Child:
-    """A workload that keeps the text; other children as they are."""
+def marked(child: Child, text: str, templates: str, authority: str) -> Child:
+    """A workload that keeps the text, and what else was so when it was made; others as they are."""
     if child.kind not in WORKLOADS:
         return child
     metadata = child.body["metadata"]
     annotations = {**metadata.get("annotations", {}), OBJECTS: text, TEMPLATES: templates}
+    if authority:
+        annotations[AUTHORITY] = authority
     body = {**child.body, "metadata": {**metadata, "annotations": annotations}}
     return replace(child, body=body)
 

@@ -56,6 +56,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         spec=_kept(_spec(body.get("spec"))),
         outcome=outcomes.from_conditions(conditions(status), created),
         restarts=_at_most(json_text.LARGEST_SPEC_BYTES, annotations.get(RESTARTS)),
+        authority=_authority(annotations),
         written=_written({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=_kept(status.get("phase", "")),
         strategy=_kept(status.get("strategy", "")),
@@ -121,9 +122,14 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         deleting="deletionTimestamp" in metadata,
         objects=_kept(_at_most(stored.LONGEST_TEXT, annotations.get(stored.OBJECTS))),
         templates=_kept(annotations.get(stored.TEMPLATES, "")),
+        authority=_authority(annotations),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         **_state(kind, body),
     )
+
+
+def _authority(annotations: dict[str, Any]) -> str:
+    return _kept(_at_most(stored.AUTHORITY_LENGTH, annotations.get(stored.AUTHORITY)))
 
 
 def _controller(metadata: dict[str, Any]) -> str:

@@ -79,6 +79,8 @@ class JobRecord:
     outcome: Outcome | None
     restarts: str
     """The annotation with what was counted of restarts."""
+    authority: str
+    """The annotation with the authority of its Secret, where that was made again; else empty."""
     written: str
     """The fields of the status that the operator writes, as JSON too."""
     phase: str
@@ -129,6 +131,8 @@ class ChildRecord:
     """Of a workload: the text with all of the job's objects, as they were made first."""
     templates: str = ""
     """Of a workload: the digest of the user's pod templates that it was made from."""
+    authority: str = ""
+    """Of a workload: the fingerprint of the authority of the job's Secret; empty: not known."""
     outcome: Outcome | None = None
     """Of a workload that was stopped for good: how its job ended."""
     wanted: int = 0

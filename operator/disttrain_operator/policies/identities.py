@@ -110,8 +110,8 @@ def _member(whole: Identity, controller: ChildRecord, pod: PodRecord) -> Identit
     if workload.role is Role.SHARD:
         return None if ordinal is None else known._replace(group=ordinal)
     if workload.group is None:
-        # The coordinator names it.
-        return known
+        # The coordinator names it, and knows by the place which pod's next incarnation it is.
+        return known._replace(place=pod.name)
     return None if ordinal is None else known._replace(group=workload.group, partition=ordinal)
 
 

@@ -25,6 +25,8 @@ class ProblemType(StrEnum):
     """Objects of a deleted job of the same name are still there."""
     NAME_CONFLICT = "NameConflict"
     """An object of somebody else has the name of a child."""
+    AUTHORITY_REPLACED = "AuthorityReplaced"
+    """The job's processes believe another authority than the operator signs by."""
     CANNOT_START = "CannotStart"
     """A pod does not start, and will not until somebody does something."""
     RECONCILE_ERROR = "ReconcileError"

@@ -16,7 +16,7 @@ from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import launch_secret
+from disttrain_operator.manifests import launch_secret, stored
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import outcomes, parsing
@@ -169,6 +169,8 @@ class Actor:
             event = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
             await events.record(self._client, event)
             await self._end(action.pods)
+        if action.authority:
+            await self._annotate(job, actions.Annotate(stored.AUTHORITY, action.authority))
 
     async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
         seen, namespace = action.seen, job.key.namespace

@@ -41,6 +41,8 @@ class CreateKeys:
     launch: str
     """The manifest as the processes read it."""
     pods: tuple[PodRecord, ...] = ()
+    authority: str = ""
+    """What to write at the job of the authority that they then believe; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class Knowledge:
     """What the operator knows of a job besides what it sees, and may lose at any time."""
 
     uid: str
+    signs_by: str = ""
+    """Fingerprint of the authority by which certificates of the job are signed."""
     generation: int = 0
     """The generation that `refused` and `checked` are about."""
     refused: Problem | None = None

@@ -5,12 +5,13 @@ from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
-from disttrain_operator.kinds import SHARED
+from disttrain_operator.kinds import SHARED, WORKLOADS
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
+    authority,
     conditions,
     deadlines,
     missing_pods,
@@ -132,6 +133,7 @@ def _problems(basis: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
         unmarked or problem.conflict(basis.job, children),
+        authority.problem(basis.job, _believed(basis), knowledge.signs_by),
         *starting.problems(basis.job, observed, knowledge.lacks, basis.now),
         knowledge.error,
     ]
@@ -197,15 +199,27 @@ def _change(basis: _Basis, stage: Stage, problems: tuple[Problem, ...]) -> list[
     if context is None or any(each.type in problem.BLOCKING for each in problems):
         # Nothing is made, but what runs is still scaled.
         return workloads.stop(basis.job, basis.observed, scale)
-    target = workloads.Target(basis.job, context, basis.wanted.digest, scale)
+    signs_by = basis.knowledge.signs_by
+    target = workloads.Target(basis.job, context, basis.wanted.digest, scale, signs_by)
     changes = workloads.run(target, basis.observed, basis.observed.common)
-    due = starting.keys_due_at(basis.job, basis.observed, basis.knowledge.keys_checked)
+    due = _keys_due_at(basis)
     if due is not None and due <= basis.now:
         changes += workloads.check_keys(target, basis.observed)
     unchecked = workloads.to_check(changes)
     if unchecked and basis.wanted.templates and not basis.knowledge.checked:
         return [actions.CheckTemplates(unchecked), *changes]
     return changes
+
+
+def _keys_due_at(basis: _Basis) -> datetime | None:
+    job, knowledge = basis.job, basis.knowledge
+    if authority.is_another(_believed(basis), knowledge.signs_by):
+        return authority.secret_due_at(knowledge.keys_checked, basis.now)
+    return starting.keys_due_at(job, basis.observed, knowledge.keys_checked)
+
+
+def _believed(basis: _Basis) -> str:
+    return authority.believed(basis.job, basis.observed.children_of(basis.job, WORKLOADS))
 
 
 def _explained(
@@ -241,7 +255,7 @@ def _wake_at(
         instants.append(starting.next_instant(job, basis.observed, now))
         own = basis.observed.children_of(job)
         instants.append(missing_pods.next_instant(own, basis.knowledge.lacks))
-        instants.append(starting.keys_due_at(job, basis.observed, basis.knowledge.keys_checked))
+        instants.append(_keys_due_at(basis))
     if any(each.type in problem.CONFLICTS for each in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.errors import RetryableError
+from disttrain.job import certificates
 from disttrain.job.credentials import Trust
 from disttrain.job.status import Phase
 from disttrain_operator.cluster.client import Client
@@ -170,7 +171,8 @@ class Reconciler:
     def _begin(self, job: JobRecord) -> Knowledge:
         known = self._known.get(job.key)
         if known is None or known.uid != job.uid:
-            known = self._known[job.key] = Knowledge(job.uid)
+            signs_by = certificates.fingerprint(self._trust(job.uid).authority)
+            known = self._known[job.key] = Knowledge(job.uid, signs_by)
         known.begin(job.generation)
         return known
 

@@ -4,7 +4,7 @@ What runs is never rendered again: a job's objects are those that were stored wi
 this operator would make of the job today.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -12,14 +12,14 @@ from typing import Final
 from disttrain.job.names import Role
 from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import access, children, stored
+from disttrain_operator.manifests import access, children, launch_secret, stored
 from disttrain_operator.manifests.children import Child, ChildKey
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import outcome, starting
+from disttrain_operator.policies import authority, outcome, starting
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
@@ -52,6 +52,8 @@ class Target:
     digest: str
     """Of the user's pod templates."""
     scale: Scale
+    signs_by: str
+    """Fingerprint of the authority by which certificates of the job are signed."""
 
 
 def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> list[Action]:
@@ -78,14 +80,14 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     actions = _absent(target, objects, observed, common)
     if not own:
         # Nobody may read Secrets, so the workloads tell whether this is the first time.
-        actions.insert(0, _keys(target.job, objects, observed))
-    wanted = _wanted(objects, target.scale)
+        actions.insert(0, _keys(target, objects, observed))
+    wanted, whole = _wanted(objects, target.scale), partial(_whole, text, target, objects, own)
     for key, rendered in wanted.items():
         if key in renewed:
             seen, because = observed.children[key], renewed[key]
-            actions.append(_renew(_whole(rendered(), text, target), seen, because))
+            actions.append(_renew(whole(rendered()), seen, because))
         elif key not in observed.children:
-            child = _whole(rendered(), text, target)
+            child = whole(rendered())
             actions += [] if _must_wait(child, target.job, observed) else [Create(child)]
     surplus = [child for child in own if _is_surplus(child, wanted)]
     actions += [Remove(child) for child in surplus]
@@ -118,7 +120,7 @@ def check_keys(target: Target, observed: Observed) -> list[Action]:
     """Make the keys, should they be gone; the processes with those of before must start again."""
     text, _ = _text(target, observed.children_of(target.job, WORKLOADS))
     objects = desired.objects(text, target.context)
-    return [] if objects is None else [_keys(target.job, objects, observed)]
+    return [] if objects is None else [_keys(target, objects, observed)]
 
 
 def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:
@@ -184,12 +186,30 @@ def _absent(
     return [Create(child) for child in wanted]
 
 
-def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
-    return CreateKeys(objects.launch, starting.key_holders(job, observed))
+def _keys(target: Target, objects: Objects, observed: Observed) -> CreateKeys:
+    """What says already by which authority a Secret of before was made has to say another one.
+
+    A new job says nothing, and its workloads will; unless it was copied from one that did.
+    """
+    own = observed.children_of(target.job, WORKLOADS)
+    said = authority.believed(target.job, own)
+    is_right = said == target.signs_by if own or said else True
+    new = "" if is_right else _authority(target, objects, [])
+    return CreateKeys(objects.launch, starting.key_holders(target.job, observed), new)
 
 
-def _whole(child: Child, text: str, target: Target) -> Child:
-    return stored.marked(children.at_scale(child, target.scale), text, target.digest)
+def _whole(
+    text: str, target: Target, objects: Objects, own: Sequence[ChildRecord], child: Child
+) -> Child:
+    said = _authority(target, objects, own)
+    return stored.marked(children.at_scale(child, target.scale), text, target.digest, said)
+
+
+def _authority(target: Target, objects: Objects, own: Sequence[ChildRecord]) -> str:
+    """The one that the processes believe whose workload is made now; empty: none, or not known."""
+    if not launch_secret.needs_certificates_by(objects.launch):
+        return ""
+    return authority.believed(target.job, own) if own else target.signs_by
 
 
 def _must_wait(child: Child, job: JobRecord, observed: Observed) -> bool:

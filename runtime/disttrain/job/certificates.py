@@ -1,5 +1,6 @@
 """Makes the authority of a job and what it signs: the door to cryptography."""
 
+import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,12 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from cryptography.x509.oid import NameOID
 
 from disttrain.job.credentials import Credentials
@@ -59,8 +65,8 @@ class Authority:
 
         Raises ValueError for one that is no request, or not signed by the key in it.
         """
-        name = x509.UniformResourceIdentifier(identity.uri)
-        return _pem(self._leaf(_key_of(request), str(identity)[:64], [name], lifetime))
+        names = map(x509.UniformResourceIdentifier, identity.uris)
+        return _pem(self._leaf(_key_of(request), str(identity)[:64], names, lifetime))
 
     def issue_server(self, host: str, lifetime: timedelta) -> Credentials:
         """What a server shows to clients that know it by a name or an address."""
@@ -138,6 +144,16 @@ def is_issued_by(certificate: str, authority: str) -> bool:
     except (InvalidSignature, ValueError, TypeError):
         return False
     return True
+
+
+def fingerprint(certificate: str) -> str:
+    """Of the key in a certificate, in 64 characters; other certificates of the key have it, too.
+
+    Raises ValueError for a text that is no certificate in PEM.
+    """
+    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, called: str) -> Authority:

@@ -4,6 +4,9 @@ A URI among the certificate's names says it: disttrain://JOB_UID/ROLE/GROUP/PART
 GROUP is - where the coordinator chooses it. INSTANCE is what the instances of the process begin
 with, in a cluster the pod's uid; - says nothing. Certificates of older versions say JOB_UID/ROLE
 alone, for all processes of a role. A job's authority signs for no other job.
+
+Where the only place of a process is known, a second URI says the same and then PLACE. Processes of
+older versions pass over it and read the first one.
 """
 
 import re
@@ -17,6 +20,8 @@ LOOPS = "loop"
 certificate."""
 
 _INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,126}[A-Za-z0-9])?")
+_PLACE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""A pod's name."""
 
 
 class Identity(NamedTuple):
@@ -30,17 +35,20 @@ class Identity(NamedTuple):
     partition: int = 0
     instance: str = ""
     """What the process's instances begin with; empty: any."""
+    place: str = ""
+    """The only place where it can be, its pod's name; empty: any."""
 
     @property
-    def uri(self) -> str:
+    def uris(self) -> tuple[str, ...]:
+        """The names that its certificate has."""
         group = _UNKNOWN if self.group is None else self.group
         instance = self.instance or _UNKNOWN
-        return f"{_SCHEME}{self.job_uid}/{self.role}/{group}/{self.partition}/{instance}"
+        plain = f"{_SCHEME}{self.job_uid}/{self.role}/{group}/{self.partition}/{instance}"
+        return (plain, f"{plain}/{self.place}") if self.place else (plain,)
 
     def __str__(self) -> str:
-        """As people call it: replica-1, replica-1-2, replica of INSTANCE."""
-        of = f" of {self.instance}" if self.instance else ""
-        return f"{_name(self.role, self.group, self.partition)}{of}"
+        """As people call it: replica-1, replica-1-2, replica of INSTANCE at PLACE."""
+        return _name(self)
 
 
 class Speaker(NamedTuple):
@@ -52,10 +60,11 @@ class Speaker(NamedTuple):
     partition: int = 0
     instance: str | None = None
     """None: not known."""
+    place: str | None = None
+    """Where it says that it is, which may be nowhere; None: it does not say now."""
 
     def __str__(self) -> str:
-        of = f" of {self.instance}" if self.instance else ""
-        return f"{_name(self.role, self.group, self.partition)}{of}"
+        return _name(self)
 
 
 def mismatch(identity: Identity, speaker: Speaker) -> str:
@@ -65,6 +74,7 @@ def mismatch(identity: Identity, speaker: Speaker) -> str:
         and identity.group in {None, speaker.group}
         and identity.partition == speaker.partition
         and (speaker.instance is None or is_instance_of(identity, speaker.instance))
+        and (speaker.place is None or identity.place in {"", speaker.place})
     )
     return "" if fits else f"the certificate of {identity} does not speak for {speaker}"
 
@@ -83,10 +93,9 @@ def pod_of(instance: str) -> str:
 def of_certificate(certificate: Mapping[str, object]) -> Identity | None:
     """What `ssl.SSLSocket.getpeercert` tells; None if it names no process of a job."""
     names = certificate.get("subjectAltName")
-    for name in names if isinstance(names, tuple) else ():
-        if name[0] == "URI" and (found := parse(name[1])) is not None:
-            return found
-    return None
+    uris = [name[1] for name in (names if isinstance(names, tuple) else ()) if name[0] == "URI"]
+    found = [one for one in map(parse, uris) if one is not None]
+    return next((one for one in found if one.place), found[0] if found else None)
 
 
 def parse(uri: str) -> Identity | None:
@@ -101,6 +110,8 @@ def parse(uri: str) -> Identity | None:
             return Identity(job_uid, role)
         case [role, group, partition, instance]:
             return _whole(Identity(job_uid, role), group, partition, instance)
+        case [role, group, partition, instance, place] if _PLACE.fullmatch(place):
+            return _whole(Identity(job_uid, role, place=place), group, partition, instance)
     return None
 
 
@@ -122,7 +133,9 @@ def _whole(start: Identity, group: str, partition: str, instance: str) -> Identi
     )
 
 
-def _name(role: str, group: int | None, partition: int) -> str:
-    if group is None:
-        return role
-    return f"{role}-{group}-{partition}" if partition else f"{role}-{group}"
+def _name(of: Identity | Speaker) -> str:
+    index = "" if of.group is None else f"-{of.group}"
+    partition = f"-{of.partition}" if index and of.partition else ""
+    whose = f" of {of.instance}" if of.instance else ""
+    where = f" at {of.place}" if of.place else ""
+    return f"{of.role}{index}{partition}{whose}{where}"

@@ -50,6 +50,8 @@ class Applicant:
     """What the certificate shall say; begins with the pod's uid."""
     token: Path
     """Where the kubelet keeps it."""
+    secret: str
+    """Name of the Secret with `trust`, for messages."""
     chance: random.Random = field(default_factory=random.Random)
 
     def ask(self) -> Credentials:
@@ -60,7 +62,7 @@ class Applicant:
         if not certificates.is_issued_by(certificate, self.trust.authority):
             message = (
                 "the operator signs by another authority than this job's: its own Secret was "
-                "replaced; delete the job's launch Secret, and its pods begin anew"
+                f"replaced; {self._remedy}"
             )
             raise NotSigned(message)
         return Credentials(certificate=certificate, key=request.key, authority=self.trust.authority)
@@ -74,6 +76,13 @@ class Applicant:
                 LOG.warning("no certificate yet", signer=self.trust.signer, reason=error)
                 pause(seconds)
         raise AssertionError
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            f"delete Secret {self.secret} in the job's namespace, and all processes begin anew "
+            "from what they saved"
+        )
 
     def _answer(self, body: bytes) -> bytes:
         host, _, port = self.trust.signer.rpartition(":")
@@ -95,6 +104,13 @@ class Applicant:
                 content = answer.read(_MOST_ANSWERED_BYTES)
             finally:
                 connection.close()
+        except ssl.SSLCertVerificationError as error:
+            message = (
+                f"the operator at {self.trust.signer} is not the one that this job believes: its "
+                f"own Secret was replaced, or somebody else answers there ({error}); if it was, "
+                f"{self._remedy}"
+            )
+            raise NotSigned(message) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             message = f"no answer ({type(error).__name__}: {error})"
             raise NotSigned(message) from error

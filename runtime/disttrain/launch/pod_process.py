@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from disttrain.errors import FinalError
-from disttrain.job import credentials, manifest_file
+from disttrain.job import cluster_names, credentials, manifest_file
 from disttrain.job.credentials import Credentials, Trust
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.identity import is_instance
@@ -93,6 +93,7 @@ def _applicant(environment: PodEnvironment, config: LaunchConfig, trust: Trust) 
         # The container may be started again in the same pod.
         instance=f"{environment.pod_uid}.{os.urandom(4).hex()}",
         token=environment.token_file,
+        secret=cluster_names.launch_secret(config.job.metadata.name, config.job_uid),
     )
 
 

@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from builders import issuing
+from builders import forging, issuing
 from disttrain.job import certificates, credentials
 from disttrain.job.credentials import Trust
 from disttrain.job.identity import Identity
 from disttrain.job.names import LAUNCHER, Role
 
 ISSUED = issuing.by_role("uid", [*Role, LAUNCHER])
-WHO = Identity("uid", "replica", 3, 1, "pod.1")
+WHO = Identity("uid", "replica", 3, 1, "pod.1", "a-pod")
 DAY = timedelta(hours=24)
 DERIVED = 108533029250873306158095465171524422230275184844248293687413668383225402705938
 
@@ -37,7 +37,7 @@ def uris(certificate: x509.Certificate) -> list[str]:
 def test_a_certificate_names_its_job_and_role_and_signs_nothing(role: str) -> None:
     certificate = loaded(ISSUED[role].certificate)
 
-    assert uris(certificate) == [Identity("uid", role).uri]
+    assert uris(certificate) == list(Identity("uid", role).uris)
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     assert (usage.digital_signature, usage.key_cert_sign) == (True, False)
@@ -67,7 +67,7 @@ def test_who_asks_gets_the_name_that_the_signer_gives_and_keeps_the_key() -> Non
     authority, asked = certificates.new_authority(), certificates.new_request()
     signed = authority.sign(asked.text, WHO, DAY)
 
-    assert uris(loaded(signed)) == [WHO.uri]
+    assert uris(loaded(signed)) == list(WHO.uris)
     assert "PRIVATE" not in asked.text
     assert certificates.is_issued_by(signed, authority.certificate)
     assert not certificates.is_issued_by(signed, certificates.new_authority().certificate)
@@ -89,7 +89,7 @@ def test_what_a_request_says_beside_its_key_counts_for_nothing() -> None:
     power = x509.Extension(ca.oid, critical=True, value=ca)
     text = a_request(ec.generate_private_key(ec.SECP256R1()), extensions=[wish, power])
     signed = loaded(certificates.new_authority().sign(text, WHO, DAY))
-    assert uris(signed) == [WHO.uri]
+    assert uris(signed) == list(WHO.uris)
     assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
@@ -109,21 +109,6 @@ def changed(old: bytes, new: bytes) -> str:
     return ssl.DER_cert_to_PEM_cert(der.replace(old, new)).replace("CERTIFICATE", _REQUEST)
 
 
-def forged() -> str:
-    """Signed by another key than the one in it."""
-    theirs = x509.load_pem_x509_csr(certificates.new_request().text.encode())
-    ours = x509.load_pem_x509_csr(certificates.new_request().text.encode())
-    of = bytearray(ours.public_bytes(Encoding.DER))
-    signature = ours.signature
-    at = bytes(of).rindex(signature)
-    wrong = theirs.signature[: len(signature)].ljust(len(signature), b"\0")
-    of[at : at + len(signature)] = wrong
-    try:
-        return x509.load_der_x509_csr(bytes(of)).public_bytes(Encoding.PEM).decode()
-    except ValueError:
-        return ""
-
-
 @pytest.mark.parametrize(
     "request_text",
     [
@@ -137,7 +122,7 @@ def forged() -> str:
         changed(_OF_A_CURVE, _OF_A_CURVE[:-1] + b"\x7f"),
         changed(_P256, _P256[:-1] + b"\x7f"),
         changed(_VERSION, b"\x02\x01\x05"),
-        forged(),
+        forging.request(certificates.new_request().text),
     ],
     ids=[
         *("empty", "no PEM", "no ASCII", "certificate", "key", "RSA", "another curve"),
@@ -147,6 +132,18 @@ def forged() -> str:
 def test_what_is_no_good_request_is_not_signed(request_text: str) -> None:
     with pytest.raises(ValueError, match="the request"):
         certificates.new_authority().sign(request_text, WHO, DAY)
+
+
+def test_what_another_key_has_signed_is_told_from_what_is_else_the_same() -> None:
+    authority, asked = certificates.new_authority(), certificates.new_request()
+    with pytest.raises(ValueError, match="not signed by the key in it"):
+        authority.sign(forging.request(asked.text), WHO, DAY)
+
+    signed = authority.sign(asked.text, WHO, DAY)
+    forged = forging.certificate(signed)
+    assert uris(loaded(forged)) == list(WHO.uris)
+    assert loaded(forged).issuer == loaded(authority.certificate).subject
+    assert not certificates.is_issued_by(forged, authority.certificate)
 
 
 def test_derived_authorities_are_the_same_each_time_and_of_no_other_job() -> None:
@@ -161,6 +158,18 @@ def test_derived_authorities_are_the_same_each_time_and_of_no_other_job() -> Non
     assert certificates.is_issued_by(signed, before.certificate)
     assert not certificates.is_issued_by(signed, other.certificate)
     assert not certificates.is_issued_by(signed, stranger.certificate)
+
+
+def test_an_authority_is_known_by_its_key_whatever_certificate_it_has() -> None:
+    master = bytes(range(32))
+    before, after, other = (
+        certificates.fingerprint(certificates.derived_authority(master, purpose).certificate)
+        for purpose in ("job/1", "job/1", "job/2")
+    )
+    assert before == after != other
+    assert len(before) == 64
+    with pytest.raises(ValueError, match="PEM"):
+        certificates.fingerprint("no certificate")
 
 
 def test_a_derived_key_is_what_it_was_in_every_version() -> None:

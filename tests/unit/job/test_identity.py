@@ -8,6 +8,8 @@ from disttrain.job.identity import LOOPS, Identity, Speaker, mismatch, parse
 POD = "9e2d6e3c-0d0e-4a52-8f0e-2a1f4d1f7f11"
 REPLICA = Identity("uid", "replica", instance=f"{POD}.1f")
 """As in a cluster: the coordinator names it."""
+PLACED = REPLICA._replace(place="digits-replica-x7k2p")
+"""And only one pod is its place."""
 SECOND = Identity("uid", "replica", 1)
 """As on one machine: all incarnations of one process."""
 
@@ -21,10 +23,21 @@ SECOND = Identity("uid", "replica", 1)
         Identity("uid", "replica", instance=LOOPS),
         Identity("uid", "launcher"),
         REPLICA,
+        PLACED,
     ],
 )
-def test_an_identity_survives_its_uri(found: Identity) -> None:
-    assert parse(found.uri) == found
+def test_an_identity_survives_its_uris(found: Identity) -> None:
+    names = [("DNS", "a"), *(("URI", uri) for uri in ("mailto:x", *found.uris))]
+    for order in (names, names[::-1]):
+        assert identity.of_certificate({"subjectAltName": tuple(order)}) == found
+
+
+def test_what_older_versions_read_stands_first_and_says_all_but_the_place() -> None:
+    first, second = PLACED.uris
+    assert first == f"disttrain://uid/replica/-/0/{POD}.1f"
+    assert second == f"{first}/digits-replica-x7k2p"
+    assert parse(first) == REPLICA
+    assert REPLICA.uris == (first,)
 
 
 def test_certificates_of_older_versions_name_the_role_alone() -> None:
@@ -43,7 +56,11 @@ def test_certificates_of_older_versions_name_the_role_alone() -> None:
         "disttrain:///shard",
         "disttrain://uid/shard/0",
         "disttrain://uid/shard/0/0",
-        "disttrain://uid/shard/0/0/-/more",
+        "disttrain://uid/shard/0/0/-/place/more",
+        "disttrain://uid/shard/0/0/-/",
+        "disttrain://uid/shard/0/0/-/Place",
+        "disttrain://uid/shard/0/0/-/-",
+        f"disttrain://uid/shard/0/0/-/{'a' * 254}",
         "disttrain://uid/shard/-1/0/-",
         "disttrain://uid/shard/0/-/-",
         "disttrain://uid/shard/x/0/-",
@@ -69,6 +86,9 @@ def test_what_names_no_process_is_none(uri: str) -> None:
         (REPLICA, Speaker("replica", 5)),
         (Identity("uid", "replica", 3, 1), Speaker("replica", 3, 1)),
         (Identity("uid", "replica", instance=LOOPS), Speaker("replica", 9, 0, "loop.4f")),
+        (PLACED, Speaker("replica", None, 0, PLACED.instance, PLACED.place)),
+        (PLACED, Speaker("replica", 5, 0, PLACED.instance)),
+        (REPLICA, Speaker("replica", None, 0, REPLICA.instance, "anywhere")),
     ],
 )
 def test_who_may_speak(holder: Identity, speaker: Speaker) -> None:
@@ -88,6 +108,9 @@ def test_who_may_speak(holder: Identity, speaker: Speaker) -> None:
         (REPLICA, Speaker("replica", 5, 0, "")),
         (Identity("uid", "replica", 3, 1), Speaker("replica", 3, 0)),
         (Identity("uid", "replica", instance=LOOPS), Speaker("replica", 0, 0, "4f")),
+        (PLACED, Speaker("replica", None, 0, PLACED.instance, "another-pod")),
+        (PLACED, Speaker("replica", None, 0, PLACED.instance, "")),
+        (PLACED, Speaker("replica", None, 0, "another-pod.1f", PLACED.place)),
     ],
 )
 def test_who_may_not_speak_is_told_both_names(holder: Identity, speaker: Speaker) -> None:
@@ -98,4 +121,6 @@ def test_names_are_those_of_logs() -> None:
     assert str(SECOND) == "replica-1"
     assert str(Identity("uid", "replica", 3, 1)) == "replica-3-1"
     assert str(REPLICA) == f"replica of {POD}.1f"
+    assert str(PLACED) == f"replica of {POD}.1f at digits-replica-x7k2p"
+    assert str(Speaker("replica", None, 0, "a.1", "b")) == "replica of a.1 at b"
     assert identity.pod_of(f"{REPLICA.instance}.2b") == POD

@@ -35,7 +35,8 @@ def impostor(state: State, sender: Identity | None, request: messages.Request) -
 
 
 def _joining(state: State, sender: Identity, join: messages.Join) -> str:
-    speaker = Speaker(join.role.name.lower(), join.index, join.partition, join.instance)
+    role = join.role.name.lower()
+    speaker = Speaker(role, join.index, join.partition, join.instance, join.place)
     if why := identity.mismatch(sender, speaker):
         return why
     if sender.group is not None or not sender.instance:
@@ -43,13 +44,16 @@ def _joining(state: State, sender: Identity, join: messages.Join) -> str:
     if join.index is not None:
         # Else it would take the place of whoever has that index.
         return f"the coordinator names {sender}, which asks to be {speaker}"
-    if sender.instance == identity.LOOPS:
+    if sender.place or sender.instance == identity.LOOPS:
         return ""
     return _wrong_place(state.groups(join.role).values(), sender, join)
 
 
 def _wrong_place(groups: Iterable[Group], sender: Identity, join: messages.Join) -> str:
-    """A pod has one place and is one member: who joins from there ends who was there."""
+    """A pod has one place and is one member: who joins from there ends who was there.
+
+    For certificates of older versions, which do not say where their pods are: by those that live.
+    """
     for group in groups:
         is_same_pod = identity.pod_of(group.instance) == identity.pod_of(sender.instance)
         is_same_place = bool(join.place) and group.place == join.place

@@ -176,7 +176,6 @@ class Service:
         """The reply that has to wait for the journal, if any."""
         if request.header.verb != Verb.CONTROL_REQUEST:
             return None
-        self._require_newest(request.header)
         try:
             parsed = payloads.parse_request(request.payload)
         except MessageRefused as error:
@@ -191,6 +190,8 @@ class Service:
             self._impostors.note(why)
             self._refuse(request, messages.RefusalReason.NOT_ALLOWED, why)
             return None
+        # Not before it is known who speaks: it ends this process.
+        self._require_newest(request.header)
         if self._parts.journal.is_behind and not isinstance(parsed, _ALWAYS_TAKEN):
             # Nothing is decided on a full disk, so that little has to be kept; members ask again.
             return None
@@ -356,12 +357,9 @@ class Service:
 
     def _require_newest(self, header: Header) -> None:
         """Raises Superseded when a member has heard of a newer coordinator."""
-        mine = self._parts.machine.state.incarnation
-        if header.receiver_incarnation > mine:
-            message = (
-                f"a member has heard of incarnation {header.receiver_incarnation} of the "
-                f"coordinator, this is incarnation {mine}"
-            )
+        mine, heard = self._parts.machine.state.incarnation, header.receiver_incarnation
+        if heard > mine:
+            message = f"a member has heard of coordinator incarnation {heard}, this is {mine}"
             raise Superseded(message)
 
     def _is_over(self) -> bool:

@@ -16,7 +16,9 @@ from disttrain.transport.header import Role
 FIRST, SECOND = Identity("uid", "replica", 0), Identity("uid", "replica", 1)
 """On one machine."""
 POD_A, POD_B = (Identity("uid", "replica", instance=f"pod-{name}.1") for name in "ab")
-"""In a cluster."""
+"""In a cluster, by certificates that do not say where the pod is."""
+AT_A, AT_B = (pod._replace(place=name) for pod, name in zip((POD_A, POD_B), "ab", strict=True))
+"""By those that do."""
 
 
 def asks(member: MemberId) -> messages.RequestWork:
@@ -104,6 +106,49 @@ def test_a_pod_joins_as_one_member_at_its_own_place(sender: Identity, join: mess
     machine = Machine()
     joined(machine, a_place("a"))
     assert impostor(machine.state, sender, join)
+
+
+def left(machine: Machine, join: messages.Join) -> MemberId:
+    member = joined(machine, join)
+    machine.request(messages.Leave(member=member, reason="for a while"))
+    return member
+
+
+def test_nobody_keeps_out_a_replica_that_has_left_by_its_place() -> None:
+    machine = Machine()
+    machine.member(Role.SHARD, 0, "shard")
+    # Neither lives: who has which place is not to be told from the members.
+    left(machine, a_place("a"))
+    left(machine, a_place("b"))
+    for place in ("a", "", "elsewhere"):
+        forged = a_join(Role.REPLICA, None, "pod-b.1.1", place=place)
+        assert "pod-b.1 at b does not speak for replica of pod-b.1.1" in impostor(
+            machine.state, AT_B, forged
+        )
+    again = a_place("a", process=2)
+    assert impostor(machine.state, AT_A._replace(instance="pod-a.2"), again) == ""
+
+
+def test_a_pod_gets_its_place_back_from_whoever_was_there_by_an_older_certificate() -> None:
+    machine = Machine()
+    machine.member(Role.SHARD, 0, "shard")
+    posing = a_join(Role.REPLICA, None, "pod-b.1.0", place="a")
+    assert impostor(machine.state, POD_B, posing) == ""
+    before = joined(machine, posing)
+    assert impostor(machine.state, POD_A, a_place("a"))
+    assert impostor(machine.state, AT_A, a_place("a")) == ""
+    after = joined(machine, a_place("a"))
+    assert (after.index, after.incarnation) == (before.index, before.incarnation + 1)
+
+
+@pytest.mark.parametrize("sender", [AT_A, AT_B])
+def test_a_pod_whose_certificate_says_where_it_is_joins_and_speaks(sender: Identity) -> None:
+    machine = Machine()
+    machine.member(Role.SHARD, 0, "shard")
+    join = a_place(sender.place)
+    assert impostor(machine.state, sender, join) == ""
+    assert impostor(machine.state, sender, asks(joined(machine, join))) == ""
+    assert impostor(machine.state, sender, a_join(Role.REPLICA, 0, join.instance, place="a"))
 
 
 def test_loops_of_ones_own_share_a_certificate_and_speak_for_no_replica_of_the_job() -> None:

@@ -252,10 +252,55 @@ def test_a_coordinator_of_whose_next_incarnation_a_member_has_heard_ends(served:
     known = served.listener.say(Role.SHARD, a_join("a"), coordinator=incarnations)
     asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=incarnations + 1)
 
-    with pytest.raises(Superseded, match="a member has heard of incarnation"):
+    with pytest.raises(Superseded, match="a member has heard of coordinator incarnation"):
         served.service.run()
 
     assert not {known, asked} & served.listener.answers.keys()
+
+
+SHARD_0, SHARD_1 = (Identity("uid", "shard", index) for index in (0, 1))
+OF_SHARD_0 = MemberId(role=Role.SHARD, index=0, incarnation=1)
+
+
+@pytest.mark.parametrize(
+    ("role", "identity", "said"),
+    [
+        (Role.SHARD, SHARD_1, a_join("x")),
+        (Role.SHARD, SHARD_1, messages.Heartbeat(member=OF_SHARD_0)),
+        (Role.SHARD, SHARD_1, messages.Leave(member=OF_SHARD_0, reason="it is told so")),
+        (Role.SHARD, SHARD_0, FAIL),
+        (Role.SHARD, SHARD_0, STOP),
+        (Role.REPLICA, Identity("uid", "replica", 0), messages.AskPlacement()),
+        (Role.REPLICA, Identity("uid", "replica", 0), messages.Heartbeat(member=OF_SHARD_0)),
+        (Role.LAUNCHER, Identity("uid", "launcher"), a_join("x")),
+    ],
+    ids=[
+        *("join", "heartbeat", "leave", "fail", "stop", "ask_placement"),
+        *("heartbeat of another role", "join of another role"),
+    ],
+)
+def test_who_may_not_speak_ends_no_coordinator_by_a_newer_incarnation(
+    served: Served, role: Role, identity: Identity, said: messages.Request
+) -> None:
+    joined = served.listener.say(Role.SHARD, a_join("a"), identity=SHARD_0)
+    forged = served.listener.say(role, said, coordinator=1000, identity=identity)
+    served.listener.say(Role.LAUNCHER, STOP, identity=Identity("uid", "launcher"))
+
+    served.service.run()
+
+    reply, refusal = (served.listener.answers[each] for each in (joined, forged))
+    assert isinstance(reply, messages.Joined)
+    assert reply.member == OF_SHARD_0
+    assert isinstance(refusal, messages.Refused)
+    assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
+
+
+def test_what_cannot_be_read_ends_no_coordinator_either(served: Served) -> None:
+    header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=Role.REPLICA, receiver_incarnation=1000)
+    served.listener.arriving.append(Request(b"peer", header, memoryview(b"{")))
+    served.listener.say(Role.LAUNCHER, STOP)
+    served.service.run()
+    assert served.listener.refused["request"] == 1
 
 
 def test_a_coordinator_whose_job_another_one_has_claimed_commits_nothing(served: Served) -> None:

@@ -79,7 +79,10 @@ def test_what_the_api_server_does_not_vouch_for_is_nobody(status: dict[str, Any]
     [
         (a_pod("digits-shard-1", "shards"), Identity(UID, "shard", 1)),
         (a_pod("digits-coordinator-0-x7k2p", "coordinator"), Identity(UID, "coordinator", 0)),
-        (a_pod("digits-replica-x7k2p", "replicas"), Identity(UID, "replica")),
+        (
+            a_pod("digits-replica-x7k2p", "replicas"),
+            Identity(UID, "replica", place="digits-replica-x7k2p"),
+        ),
         (a_pod("digits-replica-3-1", "group"), Identity(UID, "replica", 3, 1)),
         # A label that somebody has changed says nothing.
         (a_pod("digits-shard-1", "shards", Role.COORDINATOR), Identity(UID, "shard", 1)),

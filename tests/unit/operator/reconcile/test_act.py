@@ -12,7 +12,7 @@ from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import launch_secret
+from disttrain_operator.manifests import launch_secret, stored
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
@@ -120,11 +120,17 @@ class Keeper:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
+        self.annotations: dict[str, str] = {}
 
     async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         assert kind is Kind.Secret
         self.files = body["stringData"]
         return body
+
+    async def merge(self, kind: Kind, _: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+        assert (kind, name) == (Kind.DistTrainJob, KEY.name)
+        self.annotations |= patch["metadata"]["annotations"]
+        return patch
 
 
 @pytest.mark.parametrize("transport", ["auto", {"encryption": "none"}])
@@ -142,10 +148,11 @@ def test_keys_are_made_as_the_processes_were_told_whatever_the_manifest_says_by_
         lambda: NOW,
     )
 
-    asyncio.run(actor.perform(job(), [CreateKeys(launch, ())]))
+    asyncio.run(actor.perform(job(), [CreateKeys(launch, (), "a fingerprint")]))
 
     assert set(keeper.files) == {"job.json", *(["trust.json"] if transport == "auto" else [])}
     assert keeper.files["job.json"] == launch
+    assert keeper.annotations == {stored.AUTHORITY: "a fingerprint"}
 
 
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:
