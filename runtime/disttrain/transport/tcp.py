@@ -13,7 +13,6 @@ from disttrain.transport import addresses, descriptors, framing, tls
 from disttrain.transport.bell import Bell
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.dialer import Dialer
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     ConnectionLost,
     MalformedMessage,
@@ -23,7 +22,7 @@ from disttrain.transport.errors import (
     UnreadableStream,
 )
 from disttrain.transport.framing import MOST_REFUSED, Inbox, Outbox, Received, require_inline
-from disttrain.transport.header import Header, Role
+from disttrain.transport.header import Header, Role, job_digest
 from disttrain.transport.interface import (
     Channel,
     Destination,
