@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disttrain.job.identity import Identity
+from disttrain.telemetry import logs
 from disttrain.transport import tls
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.errors import Refusal, UnreadableStream
 from disttrain.transport.framing import Inbox, Outbox
 from disttrain.transport.header import Role
+from disttrain.transport.interface import Listener
 from disttrain.transport.stream import Stream
 
 _CONNECT_TO: Mapping[Role, frozenset[Role]] = {
@@ -57,3 +59,24 @@ class Peer:
         if self.role not in _CONNECT_TO.get(config.role, ()):
             detail = f"{self.identity} connects to {config.role.name}"
             raise UnreadableStream(Refusal.ROLE, detail)
+
+
+LOG = logs.get(__name__)
+
+_MOST_TOLD = 64
+"""Sentences in the log; further ones are only counted."""
+
+
+class Impostors:
+    """Belongs to the listener's thread."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._told: set[str] = set()
+
+    def note(self, why: str) -> None:
+        """`why` names both; each sentence is logged once."""
+        self._listener.refused[Refusal.IMPOSTOR] += 1
+        if why not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(why)
+            LOG.warning("request refused", reason=why)

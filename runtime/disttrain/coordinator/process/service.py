@@ -26,8 +26,8 @@ from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
-from disttrain.transport.impostors import Impostors
 from disttrain.transport.interface import Listener, Request
+from disttrain.transport.peer import Impostors
 
 LOG = logs.get(__name__)
 
