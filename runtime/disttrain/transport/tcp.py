@@ -10,7 +10,6 @@ from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from disttrain.transport import addresses, descriptors, framing, tls
-from disttrain.transport.bell import Bell
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.dialer import Dialer
 from disttrain.transport.errors import (
@@ -35,7 +34,7 @@ from disttrain.transport.interface import (
 )
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.memory import OrdinaryMemory
-from disttrain.transport.stream import Interest, Stream, deadline, remaining, wait
+from disttrain.transport.stream import Bell, Interest, Stream, deadline, remaining, wait
 
 Made = TypeVar("Made", bound=Endpoint)
 
