@@ -2,9 +2,10 @@
 
 import errno
 import os
+import socket
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
-from disttrain.launcher import reserved_port, sockets_folder
+from disttrain.launcher import sockets_folder
 from disttrain.launcher.plan import (
     Place,
     identities,
@@ -172,7 +173,7 @@ def _place(
     port = 0
     found: Mapping[str, Credentials] = {}
     if transport_kind(job) is TransportKind.TCP:
-        port = held.enter_context(reserved_port.reserve())
+        port = held.enter_context(reserve())
     if needs_credentials(job):
         found = issue(identities(job, uid))
     return Place(
@@ -191,3 +192,20 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
+
+
+HOST = "127.0.0.1"
+
+
+@contextmanager
+def reserve() -> Iterator[int]:
+    """Keep a port for the block, by a socket that is bound and never listens; its number.
+
+    The kernel gives this port to nobody who asks for any free one, nor to a connection. A listener
+    that sets SO_REUSEADDR, as ours do, may be bound to it all the same, incarnation after
+    incarnation: only a second listener is refused (ip(7), SO_REUSEADDR).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((HOST, 0))
+        yield taken.getsockname()[1]
