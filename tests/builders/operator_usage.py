@@ -88,7 +88,7 @@ class Meter:
 @contextmanager
 def measured(kubectl: Kubectl) -> Iterator[OperatorUsage]:
     """The operator as it is shipped: for all namespaces."""
-    with run.reserve() as port, tempfile.TemporaryDirectory() as folder:
+    with run.reserve_port() as port, tempfile.TemporaryDirectory() as folder:
         log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", f"{folder}/operator.log"))
         variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
         with operator_process.running(kubectl, log, **variables) as running:

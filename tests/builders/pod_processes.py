@@ -50,7 +50,7 @@ class PodJob(Watched):
         self._is_encrypted = credentials is not None
         self._ports = ExitStack()
         """Nobody else on this machine is given one of them."""
-        port = self._ports.enter_context(run.reserve())
+        port = self._ports.enter_context(run.reserve_port())
         self.coordinator_address = f"tcp://127.0.0.1:{port}"
         """The same over all of its incarnations."""
         for task in TASKS.glob("*.py"):
@@ -110,7 +110,7 @@ class PodJob(Watched):
 
     def announce(self, shard: str) -> str:
         """Have a shard tell others another address than it listens on; that address."""
-        port = self._ports.enter_context(run.reserve())
+        port = self._ports.enter_context(run.reserve_port())
         listen, announced = f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}"
         addresses = {Variable.LISTEN_ADDRESS: listen, Variable.ANNOUNCE_ADDRESS: announced}
         self.changed[shard] = {str(variable): value for variable, value in addresses.items()}

@@ -39,7 +39,7 @@ def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(
 ) -> None:
     uri = object_stores.location(request, kind).uri
     journal = {"spec.checkpoint.uri": uri} if uri else {}
-    with PodJob(tmp_path, SLOW | journal) as job, run.reserve() as port:
+    with PodJob(tmp_path, SLOW | journal) as job, run.reserve_port() as port:
         job.start(*ALL)
         job.wait_until(lambda status: status["samples"] > 0)
         # On another node, with the same volume or store; nobody is connected to it yet.

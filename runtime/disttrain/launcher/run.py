@@ -173,7 +173,7 @@ def _place(
     port = 0
     found: Mapping[str, Credentials] = {}
     if transport_kind(job) is TransportKind.TCP:
-        port = held.enter_context(reserve())
+        port = held.enter_context(reserve_port())
     if needs_credentials(job):
         found = issue(identities(job, uid))
     return Place(
@@ -198,7 +198,7 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def reserve() -> Iterator[int]:
+def reserve_port() -> Iterator[int]:
     """Keep a port for the block, by a socket that is bound and never listens; its number.
 
     The kernel gives this port to nobody who asks for any free one, nor to a connection. A listener

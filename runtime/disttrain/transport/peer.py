@@ -1,4 +1,4 @@
-"""A connection at a listener, and how it is found out whose it is."""
+"""A connection at a listener: how it is found out whose it is, and who only says so."""
 
 import select
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The digest that stands for a job."""
+"""The header: the digest that stands for a job in it."""
 
 from disttrain.transport.header import job_digest
 
