@@ -15,8 +15,7 @@ from pydantic import JsonValue
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.job import document, parsing, rules, support, validation
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import located_lines
+from disttrain.job.finding import InvalidManifest, located_lines
 from disttrain.job.spec import DistTrainJob
 
 _LETTERS: Final = string.ascii_lowercase + string.digits

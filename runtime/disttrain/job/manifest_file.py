@@ -8,8 +8,7 @@ from typing import BinaryIO
 
 from disttrain.job import parsing
 from disttrain.job.document import MAX_BYTES
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Finding
+from disttrain.job.finding import Finding, InvalidManifest
 from disttrain.job.parsing import Accepted
 from disttrain.job.spec import DistTrainJob
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 from disttrain.errors import FinalError
 from disttrain.job import credentials, manifest_file
 from disttrain.job.credentials import Credentials, Trust
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.identity import is_instance
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable

@@ -16,7 +16,7 @@ from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, Resource
 from disttrain.job import parsing
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 
 
 def a_wish(**metadata: str) -> JobRequest:

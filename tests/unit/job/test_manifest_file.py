@@ -6,7 +6,7 @@ import pytest
 
 from builders.jobs import SMALL, a_job
 from disttrain.job.document import MAX_BYTES
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.manifest_file import load_job
 
 

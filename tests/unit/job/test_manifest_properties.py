@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.jobs import SMALL, a_job
 from disttrain.job import effective, fields, validation
 from disttrain.job.document import read
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.parsing import parse_job, parse_jobs
 from disttrain.job.spec import DistTrainJob
 
