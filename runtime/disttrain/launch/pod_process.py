@@ -50,7 +50,7 @@ _START_SECONDS = 600.0
 """From the certificate to the metrics of a process that had to wait: as long as its start may take
 where it had not."""
 
-REPORTER = "disttrain.coordinator.protocol.member_failure"
+REPORTER = "disttrain.coordinator.protocol.client"
 """The module that tells the coordinator of an error. Not imported here, as the roles are not."""
 
 
@@ -161,7 +161,7 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
         termination_log.write(log, termination_log.text(str(error) or type(error).__name__))
         # The role has ended, and with it whatever it would do at SIGTERM.
         process_one.end_on_sigterm(ExitCode.COMPLETE)
-        importlib.import_module(REPORTER).report(config, error)
+        importlib.import_module(REPORTER).report_failure(config, error)
 
     RunFolder(config.run_folder).ledger.mkdir(parents=True, exist_ok=True)
     code = process.live(config, told)
