@@ -8,6 +8,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 
 from disttrain.coordinator import errors
+from disttrain.coordinator.phases import reason_of
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.commands import End, NumberedCommand, Result
 from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
@@ -221,7 +222,7 @@ def report_failure(config: LaunchConfig, error: FinalError) -> None:
     transport = open_transport(settings)
     client = CoordinatorClient(lambda: transport.connect(config.coordinator_address), settings.role)
     message = f"{config.place or config.process}: {error or type(error).__name__}"[:LONGEST_MESSAGE]
-    fail = messages.Fail(reason=messages.reason_of(type(error).__name__), message=message)
+    fail = messages.Fail(reason=reason_of(type(error).__name__), message=message)
     try:
         wait([client.request(fail)])
     finally:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import (
     Count,
@@ -171,37 +172,6 @@ class Leave(Tagged, kind="leave"):
     """Replicas; the rest of their leases is given to others. None: how far the shards are tells."""
     saved: bool = False
     """Shards: all that they have applied is on disk, for their next incarnation."""
-
-
-class FailureReason(StrEnum):
-    """Why a job failed, as `summary.json` says it."""
-
-    TASK_ERROR = "TaskError"
-    """The user's code raised, or its model, data or loss cannot be trained."""
-    DIVERGED = "Diverged"
-    """More non-finite gradients than `maxNonFiniteGradients`."""
-    TOO_MANY_RESTARTS = "TooManyRestarts"
-    WRONG_MODEL = "WrongModel"
-    """A replica's model differs from the others' or the checkpoint's."""
-    WRONG_DATA = "WrongData"
-    """A replica sees another number of samples, or more than there can be an account of."""
-    EMPTY_DATA = "EmptyData"
-    BATCH_TOO_LARGE = "BatchTooLarge"
-    EXPORT_FAILED = "ExportFailed"
-    CHECKPOINT_DAMAGED = "CheckpointDamaged"
-    """No checkpoint that a shard could go on from is whole."""
-    CHECKPOINT_FAILED = "CheckpointFailed"
-    """The last checkpoint, which becomes the result, could not be written."""
-    EVALUATION_FAILED = "EvaluationFailed"
-    LAUNCH_FAILED = "LaunchFailed"
-    SHARD_LOST = "ShardLost"
-    """A shard died and `durability` is none."""
-
-
-def reason_of(error_kind: str) -> FailureReason:
-    """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
-    is_damage = error_kind == "Corrupt"
-    return FailureReason.CHECKPOINT_DAMAGED if is_damage else FailureReason.TASK_ERROR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,10 +7,10 @@ import pytest
 from builders.control_members import LAYOUT, a_join
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
-from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
+from disttrain.coordinator.protocol.messages import RefusalReason
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import status
 from disttrain.job.roles import Durability

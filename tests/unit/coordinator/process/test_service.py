@@ -21,7 +21,7 @@ from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -37,7 +37,7 @@ from disttrain.transport.errors import Refusal
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
-FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad task")
+FAIL = messages.Fail(reason=FailureReason.TASK_ERROR, message="a bad task")
 STOP = messages.Stop(reason="Ctrl-C", at_once=True)
 
 
