@@ -2,8 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
-from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
+from disttrain.coordinator.protocol.fields import (
+    MOST_DAMAGED,
+    LostUpdates,
+    Position,
+    Restored,
+    RestoredSender,
+    SenderPosition,
+)
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation

@@ -14,7 +14,8 @@ from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.control import CHANCE, Chance, ControlConnection
-from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
+from disttrain.coordinator.protocol.fields import Restored
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.job import defaults
 from disttrain.job.spec import Audit

@@ -4,7 +4,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.protocol import commands, fields, messages
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
@@ -167,7 +167,7 @@ def take_losses(transaction: Transaction, shard: MemberId, losses: tuple[LostUpd
             transaction.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 
-def answer_fences(transaction: Transaction, shard: int, restored: messages.Restored | None) -> None:
+def answer_fences(transaction: Transaction, shard: int, restored: fields.Restored | None) -> None:
     """A shard's new incarnation answers at once for the dead it is still asked about."""
     senders = () if restored is None else restored.senders
     known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
