@@ -1,6 +1,5 @@
 """The coordinator's loop: requests in, journal, effects, replies and commands out."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -77,20 +76,6 @@ class Parts:
     has the journal."""
     tick_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
-
-
-def steady_clock(
-    not_before: float,
-    wall: Callable[[], float] = time.time,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> Callable[[], float]:
-    """Seconds since 1970 that do not jump while this process lives.
-
-    `not_before`: what an earlier incarnation decided at. On a node whose clock is behind, what is
-    due after some seconds would else wait for as long as that clock lags.
-    """
-    ahead = max(wall(), not_before) - monotonic()
-    return lambda: monotonic() + ahead
 
 
 class Service:
