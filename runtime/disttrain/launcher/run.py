@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import effective
+from disttrain.job import defaults
 from disttrain.job.credentials import Credentials
 from disttrain.job.identity import Identity
 from disttrain.job.location import Location
@@ -99,7 +99,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path, issue: Issue) -> Run
     _make_checkpoint_folder(job, run_folder)
     with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
-        atomic_file.replace(run_folder.job, effective.text(job).encode())
+        atomic_file.replace(run_folder.job, defaults.written_out_text(job).encode())
         uid = uuid.uuid4().hex
         place = _place(job, run_folder, held, task_folder=task_folder, uid=uid, issue=issue)
         return _prepared(job, run_folder, place, held.pop_all())
