@@ -382,7 +382,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a template that says of which replica its pods are",
-        file=f"{_O}/manifests/replicas.py",
+        file=f"{_O}/manifests/children.py",
         old='"template": {"metadata": label}}',
         new='"template": {}}',
         tests=(f"{_OPERATOR}/manifests/test_replicas.py",),
