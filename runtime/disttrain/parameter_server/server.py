@@ -30,9 +30,8 @@ from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.records import Records, present_environment, write_environment
 from disttrain.parameter_server.recovery import Losses, log_lost, record_start
-from disttrain.parameter_server.reporting import Reporter
+from disttrain.parameter_server.reporting import Reporter, ServedMetrics
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.share import Share
