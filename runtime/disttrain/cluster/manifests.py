@@ -40,10 +40,6 @@ class JobRequest:
         source = self.job.spec.task.source
         return None if source is None else source.config_map
 
-    @property
-    def module(self) -> str:
-        return self.job.spec.task.entrypoint.partition(":")[0]
-
     def manifest(self, namespace: str, code: str | None) -> Object:
         """The object for the API server; `code` names the ConfigMap if there is one."""
         given: Object = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)

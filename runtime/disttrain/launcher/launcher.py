@@ -365,6 +365,6 @@ def run_job(run: Run, watcher: Watcher, open_link: Callable[[Run], CoordinatorLi
     """
     linux.adopt_orphans()
     logs.configure(names.LAUNCHER, run.folder.logs)
-    fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
+    fleet = Fleet(run.folder, UserModule(run.job.spec.task.module, run.place.task_folder))
     with closing(run):
         return Launcher(run, fleet, lambda: open_link(run), watcher).run()

@@ -49,10 +49,6 @@ class Run:
     """run.json: told of each start, on a full disk, too."""
     _pids: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def module(self) -> str:
-        return self.job.spec.task.entrypoint.partition(":")[0]
-
     def has_folder(self) -> bool:
         """Whether the folder is still there: the file whose lock this process holds lies in it."""
         return self.folder.lock_file.exists()
