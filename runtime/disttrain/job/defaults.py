@@ -70,7 +70,7 @@ _HEAD = """\
 
 
 def written_out(job: DistTrainJob) -> dict[str, JsonValue]:
-    """Return the manifest with the job's name, namespace and uid as its only metadata.
+    """Return the manifest as processes get it, with name, namespace and uid as its only metadata.
 
     Labels and annotations change while a job runs, and its processes do not read them.
     """
@@ -80,7 +80,7 @@ def written_out(job: DistTrainJob) -> dict[str, JsonValue]:
 
 
 def written_out_text(job: DistTrainJob) -> str:
-    """Return the manifest as YAML, without fields that are null unless one says otherwise.
+    """Return it as YAML, as a run keeps it, without fields that are null unless one says otherwise.
 
     Where null is somebody's choice it is written: `evaluation: null`, or in a task's arguments.
     """

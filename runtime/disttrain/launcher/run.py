@@ -32,6 +32,7 @@ from disttrain.launcher.plan import (
 )
 from disttrain.transport.config import TransportKind
 
+HOST = "127.0.0.1"
 _ANOTHER_FOLDER = "choose a folder that you may write"
 
 
@@ -188,9 +189,6 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
-
-
-HOST = "127.0.0.1"
 
 
 @contextmanager

@@ -14,11 +14,15 @@ from disttrain.transport.header import Role
 from disttrain.transport.interface import Listener
 from disttrain.transport.stream import Stream
 
+LOG = logs.get(__name__)
+
 _CONNECT_TO: Mapping[Role, frozenset[Role]] = {
     Role.COORDINATOR: frozenset({Role.SHARD, Role.REPLICA, Role.LAUNCHER}),
     Role.SHARD: frozenset({Role.REPLICA}),
 }
 """By the role of a listener: whose certificates it takes."""
+_MOST_TOLD = 64
+"""Sentences about impostors in the log; further ones are only counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,14 +65,11 @@ class Peer:
             raise UnreadableStream(Refusal.ROLE, detail)
 
 
-LOG = logs.get(__name__)
-
-_MOST_TOLD = 64
-"""Sentences in the log; further ones are only counted."""
-
-
 class Impostors:
-    """Belongs to the listener's thread."""
+    """Counts and logs those whose certificate does not speak for whom they said they are.
+
+    Belongs to the listener's thread.
+    """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

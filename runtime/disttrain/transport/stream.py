@@ -183,7 +183,10 @@ def remaining(end: float) -> float:
 
 
 class Bell:
-    """`ring` and `close` may be called from any thread, also again and after `close`."""
+    """Ends a thread's wait from another thread: a descriptor that can be waited for beside sockets.
+
+    `ring` and `close` may be called from any thread, also again and after `close`.
+    """
 
     def __init__(self) -> None:
         # Whoever rings must not write into what the number means after it was closed.
