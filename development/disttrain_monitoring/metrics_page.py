@@ -13,7 +13,7 @@ from disttrain.coordinator.decisions.transaction import Places
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.process.served_metrics import ServedMetrics as CoordinatorMetrics
 from disttrain.job import parsing
-from disttrain.parameter_server.served_metrics import ServedMetrics as ShardMetrics
+from disttrain.parameter_server.reporting import ServedMetrics as ShardMetrics
 from disttrain.replica.served_metrics import ServedMetrics as ReplicaMetrics
 from disttrain.telemetry import exporter
 from disttrain_operator.telemetry import metrics as of_operator

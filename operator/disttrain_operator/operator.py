@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from disttrain.job.credentials import Trust
+from disttrain_operator import handlers
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
-from disttrain_operator.handlers import watching
-from disttrain_operator.handlers.following import Follower
+from disttrain_operator.handlers import Follower
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Change, Inventory
 from disttrain_operator.observed.records import JobKey
@@ -125,7 +125,7 @@ class Operator:
             raise InvalidSettings(message) from error
 
     async def _work(self, versions: dict[Query, str]) -> None:
-        watches = watching.run(
+        watches = handlers.run(
             self._credentials, self._settings.namespaces, self._on_event, self._ready
         )
         tasks = [

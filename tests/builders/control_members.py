@@ -15,7 +15,7 @@ from builders import placements
 from builders.jobs import a_job
 from builders.transports import a_config, opened
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.protocol import commands, fields, messages
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import (
     NO_PROGRESS,
@@ -64,7 +64,7 @@ def obeyed(command: commands.Command, progress: Progress = NO_PROGRESS) -> comma
 class FakeShard:
     """Joins, obeys, and remembers nothing between its incarnations."""
 
-    def __init__(self, channel: Channel, index: int, restored: messages.Restored | None) -> None:
+    def __init__(self, channel: Channel, index: int, restored: fields.Restored | None) -> None:
         self.control = ControlConnection(channel, Role.SHARD, 0.05)
         self.ended = False
         self.fenced: list[commands.Fence] = []
@@ -209,7 +209,7 @@ class CoordinatorProcess:
         channel = self._transports[role].connect(self.launch.coordinator_address)
         return self._open.enter_context(closing(channel))
 
-    def shard(self, index: int, restored: messages.Restored | None = None) -> FakeShard:
+    def shard(self, index: int, restored: fields.Restored | None = None) -> FakeShard:
         return FakeShard(self.channel(Role.SHARD), index, restored)
 
     def replica(self, index: int, samples: int = 640) -> FakeReplica:

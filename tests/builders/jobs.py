@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import DistTrainJob
 

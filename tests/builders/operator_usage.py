@@ -11,7 +11,7 @@ import psutil
 
 from builders import operator_process, scraping
 from cluster import Kubectl
-from disttrain.launcher import reserved_port
+from disttrain.launcher import run
 
 JOBS = "disttrain_operator_jobs"
 REQUESTS = "disttrain_operator_api_requests_total"
@@ -88,7 +88,7 @@ class Meter:
 @contextmanager
 def measured(kubectl: Kubectl) -> Iterator[OperatorUsage]:
     """The operator as it is shipped: for all namespaces."""
-    with reserved_port.reserve() as port, tempfile.TemporaryDirectory() as folder:
+    with run.reserve_port() as port, tempfile.TemporaryDirectory() as folder:
         log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", f"{folder}/operator.log"))
         variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
         with operator_process.running(kubectl, log, **variables) as running:

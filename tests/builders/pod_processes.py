@@ -18,7 +18,7 @@ from disttrain.job import pod_layout
 from disttrain.job.credentials import Credentials, encode
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launcher import reserved_port
+from disttrain.launcher import run
 
 UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
 
@@ -50,7 +50,7 @@ class PodJob(Watched):
         self._is_encrypted = credentials is not None
         self._ports = ExitStack()
         """Nobody else on this machine is given one of them."""
-        port = self._ports.enter_context(reserved_port.reserve())
+        port = self._ports.enter_context(run.reserve_port())
         self.coordinator_address = f"tcp://127.0.0.1:{port}"
         """The same over all of its incarnations."""
         for task in TASKS.glob("*.py"):
@@ -110,7 +110,7 @@ class PodJob(Watched):
 
     def announce(self, shard: str) -> str:
         """Have a shard tell others another address than it listens on; that address."""
-        port = self._ports.enter_context(reserved_port.reserve())
+        port = self._ports.enter_context(run.reserve_port())
         listen, announced = f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}"
         addresses = {Variable.LISTEN_ADDRESS: listen, Variable.ANNOUNCE_ADDRESS: announced}
         self.changed[shard] = {str(variable): value for variable, value in addresses.items()}

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from builders.transports import PATIENCE
 from disttrain.job.credentials import Credentials
 from disttrain.transport import framing, tls
-from disttrain.transport.digest import job_digest
-from disttrain.transport.header import Header, Role
+from disttrain.transport.header import Header, Role, job_digest
 
 JOB = job_digest("job-1")
 

@@ -30,7 +30,7 @@ _PRELOADED = [
     __name__,
     "pytest",
     *(f"disttrain.cli.{place.split(':')[0]}" for _, place, _ in COMMANDS),
-    "disttrain.launcher.local",
+    "disttrain.launcher.launcher",
     "disttrain.launcher.coordinator_link",
     "disttrain.parameter_server.server",
     "disttrain.replica.server",

@@ -33,7 +33,6 @@ from builders.transports import (
 )
 from disttrain.transport import framing
 from disttrain.transport.config import Limits, TransportKind
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     AddressRefused,
     ConnectionLost,
@@ -42,7 +41,7 @@ from disttrain.transport.errors import (
     TransportClosed,
     TransportTimeout,
 )
-from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.header import Header, Role, Verb, job_digest
 from disttrain.transport.interface import Channel, Listener, Memory, Slice, Transport
 from disttrain.transport.stream import Stream
 

@@ -16,7 +16,7 @@ from builders.commands import disttrain
 from builders.runs import RunningJob, set_field
 from builders.scraping import addresses, scraped, total
 from disttrain.launch.run_folder import RunFolder
-from disttrain.transport.digest import job_digest
+from disttrain.transport.header import job_digest
 from disttrain.transport.segments import name_prefix
 
 SAMPLES = 1024

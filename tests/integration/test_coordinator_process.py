@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from builders.control_members import CoordinatorProcess, FakeReplica, Member, play, tell
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import fields, messages
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Header, Role
 from disttrain.transport.interface import Channel
@@ -123,7 +123,7 @@ def test_a_stop_checkpoints_first_and_the_job_can_be_resumed(tmp_path: Path) -> 
         job.kill()
         checkpoint = max((tmp_path / "checkpoints").glob("[0-9]*"))
         job.start(resume_from=checkpoint)
-        restored = messages.Restored(initialised=True, checkpoint=1, version=9)
+        restored = fields.Restored(initialised=True, checkpoint=1, version=9)
         shards = [job.shard(index, restored) for index in range(2)]
         again = [job.replica(index) for index in range(2)]
         members = [*shards, *again]

@@ -18,9 +18,8 @@ from builders.scraping import addresses, samples, scraped
 from builders.transports import a_header
 from disttrain.launch import config as launch_config
 from disttrain.transport import framing
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import Refusal
-from disttrain.transport.header import Role, Verb
+from disttrain.transport.header import Role, Verb, job_digest
 
 pytestmark = pytest.mark.landing
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from disttrain_operator import handlers
 from disttrain_operator.cluster.client import Client, Query
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.handlers import watching
 from disttrain_operator.kinds import Kind
 
 COLLECTION = "/apis/disttrain.dev/v1alpha1/disttrainjobs"
@@ -124,7 +124,7 @@ def test_the_watch_of_jobs_goes_on_after_one_that_no_parser_takes(arguments: str
         def on_event(_: Kind, __: str | None, body: dict[str, Any]) -> None:
             seen.put_nowait(body)
 
-        work = asyncio.create_task(watching.run(credentials, (), on_event, asyncio.Event()))
+        work = asyncio.create_task(handlers.run(credentials, (), on_event, asyncio.Event()))
         try:
             async with asyncio.timeout(120):
                 return [(await seen.get())["metadata"]["name"] for _ in range(5)]

@@ -9,7 +9,7 @@ from builders import object_stores
 from builders.pod_processes import ALL, PodJob
 from disttrain.job.pod_layout import Variable
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import reserved_port
+from disttrain.launcher import run
 
 SLOW = {
     "spec.task.arguments": {"step_seconds": 0.2},
@@ -39,7 +39,7 @@ def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(
 ) -> None:
     uri = object_stores.location(request, kind).uri
     journal = {"spec.checkpoint.uri": uri} if uri else {}
-    with PodJob(tmp_path, SLOW | journal) as job, reserved_port.reserve() as port:
+    with PodJob(tmp_path, SLOW | journal) as job, run.reserve_port() as port:
         job.start(*ALL)
         job.wait_until(lambda status: status["samples"] > 0)
         # On another node, with the same volume or store; nobody is connected to it yet.

@@ -1042,7 +1042,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a clock that goes back behind what was decided",
-        file=f"{_R}/coordinator/process/service.py",
+        file=f"{_R}/coordinator/process/server.py",
         old="max(wall(), not_before)",
         new="wall()",
         tests=(f"{_UNIT}/coordinator/process/test_start.py",),

@@ -11,7 +11,8 @@ from disttrain.coordinator.journal.job_entries import EvaluationBegun, Evaluatio
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.process import server
-from disttrain.coordinator.process.service import Parts, steady_clock
+from disttrain.coordinator.process.server import steady_clock
+from disttrain.coordinator.process.service import Parts
 from disttrain.coordinator.protocol.commands import Evaluate
 from disttrain.job.names import Role
 from disttrain.transport.header import Role as TransportRole

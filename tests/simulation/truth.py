@@ -12,9 +12,8 @@ from disttrain.coordinator.decisions.stop_rules import is_target_met
 from disttrain.coordinator.journal.batch_entries import RunBegun
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.member_entries import LeaseGranted
-from disttrain.coordinator.phases import Phase, StopReason
+from disttrain.coordinator.phases import FailureReason, Phase, StopReason
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.state.share import Share
 from simulation import batch, groups
 from simulation import chaos as runs

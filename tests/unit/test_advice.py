@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from builders.operator_jobs import context, job
-from disttrain.coordinator.protocol.messages import FailureReason
+from disttrain.coordinator.phases import FailureReason
 from disttrain.job import update_rules
 from disttrain.job.names import Role
 from disttrain.job.parsing import parse_job

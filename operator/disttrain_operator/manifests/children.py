@@ -1,6 +1,9 @@
 """All objects of a job, and those that it shares with the other jobs of its namespace.
 
 The pods are kept by a StatefulSet of shards, what keeps the replicas, and the coordinator's Job.
+Replicas are kept by one ReplicaSet, or each by a StatefulSet if it has several processes. Such
+StatefulSets differ in name and label alone, so that one of them stands for all in what is stored,
+and replicas are added and removed as wholes.
 """
 
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain_operator import untrusted, workload
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import access, replicas, volume
+from disttrain_operator.manifests import access, template, volume
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 from disttrain_operator.manifests.pod import pod_template
@@ -27,6 +30,8 @@ _PORTS = {
 
 _NEVER_GIVE_UP = 2**31 - 1
 """Only the operator counts restarts."""
+
+_FIRST_REPLICA = Workload(Role.REPLICA, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def children(context: Context, scale: Scale) -> list[Child]:
         _service(context),
         shard_budget(context),
         _shards(context, scale),
-        replicas.keeper(context, scale),
+        _replicas(context, scale),
         _coordinator(context, scale),
     ]
     return [of(body) for body in bodies if body is not None]
@@ -104,13 +109,13 @@ def of_replica(child: Child, replica_index: int | None) -> Child:
     """A child; what keeps one replica of several processes, as it is for another one."""
     if replica_index is None:
         return child
-    return of(replicas.of_replica(child.body, child.job, replica_index))
+    return of(_for_replica(child.body, child.job, replica_index))
 
 
 def _shards(context: Context, scale: Scale) -> Object:
     """The StatefulSet: all shards start at once, each under a name of its own."""
     name = cluster_names.shard_set(context.name)
-    spec = replicas.set_spec(context, scale.shards) | replicas.pods(context, Role.SHARD)
+    spec = _set_spec(context, scale.shards) | _pods(context, Role.SHARD)
     return context.new(Kind.StatefulSet, name, Role.SHARD, spec=spec)
 
 
@@ -154,3 +159,51 @@ def shard_budget(context: Context) -> Object | None:
     }
     name = cluster_names.shard_set(context.name)
     return context.new(Kind.PodDisruptionBudget, name, Role.SHARD, spec=spec)
+
+
+def _replicas(context: Context, scale: Scale) -> Object:
+    """What keeps all replicas, or the first one if each has several processes."""
+    if context.partitions > 1:
+        return _first_replica(context, scale)
+    return _replica_set(context, scale)
+
+
+def _for_replica(keeper: Object, job: str, replica_index: int) -> Object:
+    """What the keeper of one replica of several processes is for another one."""
+    label = {"labels": {cluster_labels.REPLICA_INDEX: str(replica_index)}}
+    own = {
+        "metadata": {"name": cluster_names.replica_group_set(job, replica_index), **label},
+        "spec": {"selector": {"matchLabels": label["labels"]}, "template": {"metadata": label}},
+    }
+    return template.merge(keeper, own)
+
+
+def _replica_set(context: Context, scale: Scale) -> Object:
+    """The ReplicaSet: replicas are alike, any of them may go, and their template never changes."""
+    name = cluster_names.replica_set(context.name)
+    spec = {"replicas": scale.replicas, **_pods(context, Role.REPLICA)}
+    return context.new(Kind.ReplicaSet, name, Role.REPLICA, spec=spec)
+
+
+def _first_replica(context: Context, scale: Scale) -> Object:
+    """The StatefulSet of the first replica: its processes start at once, each under its name."""
+    spec = _set_spec(context, scale.pods(_FIRST_REPLICA)) | _pods(context, Role.REPLICA)
+    made = context.new(Kind.StatefulSet, _FIRST_REPLICA.name(context.name), Role.REPLICA, spec=spec)
+    return _for_replica(made, context.name, 0)
+
+
+def _set_spec(context: Context, num_pods: int | None) -> Object:
+    """What all StatefulSets of a job have in common."""
+    return {
+        "replicas": num_pods,
+        "serviceName": cluster_names.service(context.name),
+        "podManagementPolicy": "Parallel",
+        # Nothing but its end or its node's takes a process away.
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 1,
+    }
+
+
+def _pods(context: Context, role: Role) -> Object:
+    selected = cluster_labels.pods_of(context.name, context.uid, role)
+    return {"selector": {"matchLabels": selected}, "template": pod_template(context, role)}

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from disttrain.job import cluster_names, credentials, effective, pod_layout
+from disttrain.job import cluster_names, credentials, defaults, pod_layout
 from disttrain.job.credentials import Trust
 from disttrain.job.transport import Encryption
 from disttrain_operator.kinds import Kind
@@ -25,7 +25,7 @@ def launch_file(context: Context) -> str:
 
     The number of replicas is that of the beginning: it is written once, and they may be scaled.
     """
-    manifest: Any = effective.manifest(context.job)
+    manifest: Any = defaults.written_out(context.job)
     metadata = {"name": context.name, "namespace": context.namespace, "uid": context.uid}
     spec = {
         name: value for name, value in manifest["spec"].items() if name not in _NOT_FOR_PROCESSES

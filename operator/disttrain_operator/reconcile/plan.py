@@ -1,11 +1,13 @@
 """What to do about a job, from what was seen of it. Pure: the reconciler's every decision."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
 from disttrain_operator.kinds import SHARED, WORKLOADS
+from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
@@ -23,7 +25,7 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import actions, allowed, desired, report, workloads
+from disttrain_operator.reconcile import actions, desired, report, workloads
 from disttrain_operator.reconcile.actions import Knowledge
 from disttrain_operator.reconcile.desired import Desired
 
@@ -78,7 +80,7 @@ def _planned(basis: _Basis) -> actions.Plan:
     steps = [*_count(basis, outcome, counted), *_remove_lost(basis)]
     steps += _read_events(basis, outcome)
     wished = _change(basis, stage, problems)
-    changes, beyond = allowed.allowed_by_now(wished, observed, basis.config)
+    changes, beyond = _allowed_by_now(wished, observed, basis.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     steps += _explained(changes, observed, stage, outcome)
@@ -261,3 +263,49 @@ def _wake_at(
     return min(
         (instant for instant in instants if instant is not None and instant > now), default=None
     )
+
+
+def _allowed_by_now(
+    changes: list[actions.Action], observed: Observed, config: ManifestConfig
+) -> tuple[list[actions.Action], Problem | None]:
+    """The changes; if their pods are beyond the limits, those that end pods alone, and why.
+
+    What was stored with the job was maybe made when more was allowed.
+    """
+    found = (
+        desired.refused(child.body["spec"]["template"], role, config)
+        for (role, _), child in _makers(changes, observed).items()
+    )
+    refusal = next((each for each in found if each is not None), None)
+    if refusal is None:
+        return changes, None
+    message = f"what was stored with the job is no longer allowed: {refusal.message}"
+    ending = [each for each in changes if _only_ends(each, observed)]
+    return ending, replace(refusal, message=message)
+
+
+def _only_ends(change: actions.Action, observed: Observed) -> bool:
+    if isinstance(change, actions.Rescale):
+        return not _grows(change, observed)
+    return isinstance(change, actions.Remove)
+
+
+def _makers(changes: Iterable[actions.Action], observed: Observed) -> dict[tuple[Role, str], Child]:
+    """What makes pods by the changes: of each role and each text, as replicas are alike in it."""
+    found: dict[tuple[Role, str], Child] = {}
+    for change in changes:
+        if isinstance(change, actions.Create | actions.Renew) and change.child.workload is not None:
+            found.setdefault((change.child.workload.role, ""), change.child)
+        elif isinstance(change, actions.Rescale) and _grows(change, observed):
+            text = observed.children[change.child].objects
+            stored = desired.unpacked(text)
+            role = observed.children[change.child].role
+            for child in () if stored is None else stored.children:
+                if child.workload is not None and child.workload.role is role:
+                    found.setdefault((child.workload.role, text), child)
+    return found
+
+
+def _grows(change: actions.Rescale, observed: Observed) -> bool:
+    seen = observed.children.get(change.child)
+    return seen is not None and change.wanted > seen.wanted

@@ -11,7 +11,6 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.phases import INCARNATIONS_PER_RUN
 from disttrain.job import names
-from disttrain.parameter_server import ledger as shard_folding
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica import ledger as replica_ledger
@@ -119,7 +118,7 @@ class Incarnation:
 
     @property
     def shape(self) -> Shape:
-        return shard_folding.PUSHES if self.is_shard else replica_ledger.ANSWERS
+        return shard_ledger.PUSHES if self.is_shard else replica_ledger.ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

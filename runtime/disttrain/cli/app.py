@@ -17,7 +17,7 @@ from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
 from disttrain.job import terminal_text
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.launch.errors import (
     CheckpointsUnusable,
     NotARunFolder,

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from disttrain.job import manifest_file, parsing, terminal_text
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.fields import schema_text
-from disttrain.job.finding import located_lines
+from disttrain.job.finding import InvalidManifest, located_lines
 from disttrain.job.validation import Outcome
 from disttrain.launch.exit_code import ExitCode
 

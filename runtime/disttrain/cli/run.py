@@ -22,7 +22,7 @@ from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launch.run_folder import RunFolder, default_folders, require_own
-from disttrain.launcher import completion, local
+from disttrain.launcher import completion, launcher
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import CoordinatorLink
@@ -119,7 +119,7 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
     with lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
         with display(lambda: run_status.read(run.folder.status)) as shown:
-            outcome = local.run_job(run, shown, _open_link)
+            outcome = launcher.run_job(run, shown, _open_link)
         _conclude(outcome, run)
     return outcome.exit_code
 

@@ -76,7 +76,7 @@ class Jobs:
         """Delete this very job; what belongs to it goes soon after. Raises NotFound, Conflict."""
         return self._on(name, resources.delete(JOBS, self.namespace, name, uid))
 
-    def wait_until_gone(self, name: str, uid: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_until_gone(self, name: str, uid: str) -> None:
         """Return when neither the job nor a pod of it is there. Raises NotInTime."""
         job = {"metadata": {"name": name, "uid": uid}}
         request = resources.get(JOBS, self.namespace, name)
@@ -87,7 +87,7 @@ class Jobs:
                     return False
             return not self.pods(job)
 
-        wait_until(is_gone, f"job {name} and its pods to be gone", seconds)
+        wait_until(is_gone, f"job {name} and its pods to be gone", PATIENCE_SECONDS)
 
     def pods(self, job: Object) -> list[Object]:
         """The pods of a job, in the order of their names."""

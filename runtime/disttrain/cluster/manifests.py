@@ -15,8 +15,7 @@ from pydantic import JsonValue
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.job import document, parsing, rules, support, validation
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import located_lines
+from disttrain.job.finding import InvalidManifest, located_lines
 from disttrain.job.spec import DistTrainJob
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -40,10 +39,6 @@ class JobRequest:
         """The ConfigMap that its code comes from, or None: from the image."""
         source = self.job.spec.task.source
         return None if source is None else source.config_map
-
-    @property
-    def module(self) -> str:
-        return self.job.spec.task.entrypoint.partition(":")[0]
 
     def manifest(self, namespace: str, code: str | None) -> Object:
         """The object for the API server; `code` names the ConfigMap if there is one."""

@@ -50,7 +50,7 @@ def read_code(request: JobRequest, folder: Path | None) -> Code | None:
     if folder is None:
         return None
     code = code_folder.read(folder)
-    module = request.module.partition(".")[0]
+    module = request.job.spec.task.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
         raise errors.WrongInput(

@@ -5,11 +5,12 @@ CoordinatorError
 ├── MessageTooLong        a request of this process is longer than any that is taken (final)
 ├── NotJoined             the coordinator refused the join (final: the member ends)
 │   └── JobOver           because nothing is left to do (the member ends in peace)
-├── MemberFenced this incarnation was declared dead (the process ends, a new incarnation may join)
-├── CoordinatorSilent no answer within the time allowed (worth trying again) ├── Superseded another
-coordinator of the job has begun after this one, which ends ├── JournalDamaged the journal or a
-ledger cannot be read (final) ├── WrongJournal the journal is another job's (final) └──
-ManifestChanged a checkpoint cannot be gone on with by this manifest (final)
+├── MemberFenced          this incarnation was declared dead (the process ends; a new one may join)
+├── CoordinatorSilent     no answer within the time allowed (worth trying again)
+├── Superseded            another coordinator of the job has begun after this one, which ends
+├── JournalDamaged        the journal or a ledger cannot be read (final)
+├── WrongJournal          the journal is another job's (final)
+└── ManifestChanged       a checkpoint cannot be gone on with by this manifest (final)
 """
 
 from disttrain.errors import DistTrainError, FinalError, RetryableError

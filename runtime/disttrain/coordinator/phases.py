@@ -1,4 +1,4 @@
-"""Where a job and the incarnations of its processes stand: words that load nothing else."""
+"""Where a job and its processes stand, and why a job ended: words that load nothing else."""
 
 from enum import StrEnum
 
@@ -56,3 +56,34 @@ class IncarnationState(StrEnum):
     """Died, timed out or was replaced by a newer incarnation; fenced."""
     LEFT = "left"
     """Ended by its own will."""
+
+
+class FailureReason(StrEnum):
+    """Why a job failed, as `summary.json` says it."""
+
+    TASK_ERROR = "TaskError"
+    """The user's code raised, or its model, data or loss cannot be trained."""
+    DIVERGED = "Diverged"
+    """More non-finite gradients than `maxNonFiniteGradients`."""
+    TOO_MANY_RESTARTS = "TooManyRestarts"
+    WRONG_MODEL = "WrongModel"
+    """A replica's model differs from the others' or the checkpoint's."""
+    WRONG_DATA = "WrongData"
+    """A replica sees another number of samples, or more than there can be an account of."""
+    EMPTY_DATA = "EmptyData"
+    BATCH_TOO_LARGE = "BatchTooLarge"
+    EXPORT_FAILED = "ExportFailed"
+    CHECKPOINT_DAMAGED = "CheckpointDamaged"
+    """No checkpoint that a shard could go on from is whole."""
+    CHECKPOINT_FAILED = "CheckpointFailed"
+    """The last checkpoint, which becomes the result, could not be written."""
+    EVALUATION_FAILED = "EvaluationFailed"
+    LAUNCH_FAILED = "LaunchFailed"
+    SHARD_LOST = "ShardLost"
+    """A shard died and `durability` is none."""
+
+
+def reason_of(error_kind: str) -> FailureReason:
+    """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
+    is_damage = error_kind == "Corrupt"
+    return FailureReason.CHECKPOINT_DAMAGED if is_damage else FailureReason.TASK_ERROR

@@ -50,8 +50,6 @@ class Settings:
     max_non_finite: int = 10
     staleness_bound: int = 20
     """Updates per replica; more of staleness needs an explanation."""
-    end_grace_seconds: float = 5.0
-    """Time that members have to leave after the end."""
 
     @property
     def holders(self) -> int:

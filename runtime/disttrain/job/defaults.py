@@ -1,6 +1,10 @@
-"""Values that a manifest leaves open, derived from what it says. Pure."""
+"""What a manifest leaves open, derived from what it says, and the whole with all defaults. Pure."""
 
-from disttrain.job.spec import Audit, Spec, Strategy
+from pydantic import JsonValue
+
+from disttrain.job import document
+from disttrain.job.section import Section
+from disttrain.job.spec import Audit, DistTrainJob, Spec, Strategy
 from disttrain.job.strategy_kind import Precision
 
 EVALUATION_BATCHES = 4
@@ -58,3 +62,40 @@ def coordinator_patience_seconds(spec: Spec) -> float:
     """Return for how long the coordinator may do one thing before it counts as hanging."""
     least = _STORE_SECONDS if spec.checkpoint.is_object_store else _DISK_SECONDS
     return max(spec.coordinator.member_timeout_seconds, least)
+
+
+_HEAD = """\
+# This run's manifest, with every default spelled out. `disttrain resume` follows it.
+"""
+
+
+def written_out(job: DistTrainJob) -> dict[str, JsonValue]:
+    """Return the manifest as processes get it, with name, namespace and uid as its only metadata.
+
+    Labels and annotations change while a job runs, and its processes do not read them.
+    """
+    written: dict[str, JsonValue] = job.model_dump(mode="json", by_alias=True)
+    kept = {"name", "namespace", "uid"}
+    return {**written, "metadata": job.metadata.model_dump(by_alias=True, include=kept)}
+
+
+def written_out_text(job: DistTrainJob) -> str:
+    """Return it as YAML, as a run keeps it, without fields that are null unless one says otherwise.
+
+    Where null is somebody's choice it is written: `evaluation: null`, or in a task's arguments.
+    """
+    return _HEAD + document.write(_given(job, job.model_dump(mode="json", by_alias=True)))
+
+
+def _given(section: Section, dumped: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """`dumped`, which is the section's, without what is not given."""
+    given: dict[str, JsonValue] = {}
+    for name, field in type(section).model_fields.items():
+        alias, value = field.alias or name, getattr(section, name)
+        if alias not in dumped or (value is None and field.get_default() is None):
+            continue
+        within = dumped[alias]
+        if isinstance(value, Section) and isinstance(within, dict):
+            within = _given(value, within)
+        given[alias] = within
+    return given

@@ -1,10 +1,11 @@
 """What can be wrong with a manifest, and where: paths and findings."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from disttrain.errors import FinalError
 from disttrain.job import terminal_text
 
 Path = tuple[str | int, ...]
@@ -60,3 +61,13 @@ class Finding:
 
 def located_lines(findings: Iterable[Finding], source: str) -> tuple[str, ...]:
     return tuple(finding.located(source) for finding in findings)
+
+
+class InvalidManifest(FinalError):
+    """A manifest that no job can be made of; its text is one line per finding."""
+
+    def __init__(self, source: str, findings: Sequence[Finding]) -> None:
+        """Keep the findings; `source` is the file's name as the user gave it."""
+        super().__init__("\n".join(located_lines(findings, source)))
+        self.source = source
+        self.findings = tuple(findings)

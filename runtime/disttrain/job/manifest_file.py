@@ -8,8 +8,7 @@ from typing import BinaryIO
 
 from disttrain.job import parsing
 from disttrain.job.document import MAX_BYTES
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Finding
+from disttrain.job.finding import Finding, InvalidManifest
 from disttrain.job.parsing import Accepted
 from disttrain.job.spec import DistTrainJob
 
@@ -33,13 +32,13 @@ def read_text(file: Path) -> str:
         ) from error
 
 
-def load_job(file: Path, assignments: Sequence[str] = ()) -> DistTrainJob:
-    """Return the job of a file after assignments; InvalidManifest with all that is wrong."""
-    return load_accepted(file, assignments).job
+def load_job(file: Path) -> DistTrainJob:
+    """Return the job of a file; InvalidManifest with all that is wrong."""
+    return load_accepted(file).job
 
 
 def load_accepted(file: Path, assignments: Sequence[str] = ()) -> Accepted:
-    """Return what `load_job` does, with the warnings."""
+    """Return the job of a file after assignments, with the warnings. Raises as `load_job`."""
     return parsing.parse_accepted(read_text(file), source=str(file), assignments=assignments)
 
 

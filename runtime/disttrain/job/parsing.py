@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from disttrain.job import document, overrides, validation
 from disttrain.job.document import Document
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Finding, located_lines
+from disttrain.job.finding import Finding, InvalidManifest, located_lines
 from disttrain.job.overrides import Overridden
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.validation import Outcome

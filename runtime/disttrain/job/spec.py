@@ -142,6 +142,10 @@ class TaskReference(Section):
     source: TaskSource | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """Where the code comes from. null: it is in the image."""
 
+    @property
+    def module(self) -> str:
+        return self.entrypoint.partition(":")[0]
+
 
 class Audit(StrEnum):
     """What is kept of the ledgers, in which each process writes down its own updates."""

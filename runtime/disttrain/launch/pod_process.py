@@ -20,7 +20,7 @@ from typing import NoReturn
 from disttrain.errors import FinalError
 from disttrain.job import cluster_names, credentials, manifest_file
 from disttrain.job.credentials import Credentials, Trust
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.identity import is_instance
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
@@ -50,7 +50,7 @@ _START_SECONDS = 600.0
 """From the certificate to the metrics of a process that had to wait: as long as its start may take
 where it had not."""
 
-REPORTER = "disttrain.coordinator.protocol.member_failure"
+REPORTER = "disttrain.coordinator.protocol.client"
 """The module that tells the coordinator of an error. Not imported here, as the roles are not."""
 
 
@@ -162,7 +162,7 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
         termination_log.write(log, termination_log.text(str(error) or type(error).__name__))
         # The role has ended, and with it whatever it would do at SIGTERM.
         process_one.end_on_sigterm(ExitCode.COMPLETE)
-        importlib.import_module(REPORTER).report(config, error)
+        importlib.import_module(REPORTER).report_failure(config, error)
 
     RunFolder(config.run_folder).ledger.mkdir(parents=True, exist_ok=True)
     code = process.live(config, told)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from disttrain.coordinator.phases import reason_of
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.job import defaults, names
@@ -63,7 +64,7 @@ class ControlLink:
         )
 
     def fail(self, message: str, error_kind: str) -> None:
-        reason = messages.reason_of(error_kind)
+        reason = reason_of(error_kind)
         self._client.request(messages.Fail(reason=reason, message=message))
 
     def stop(self, reason: str) -> None:

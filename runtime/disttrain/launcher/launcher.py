@@ -3,6 +3,7 @@
 import select
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +15,7 @@ from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launcher import interruption, room
-from disttrain.launcher.fleet import FORK_SERVER, Fleet
+from disttrain.launcher.fleet import FORK_SERVER, Fleet, UserModule
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
@@ -355,3 +356,15 @@ def _tail(log: Path) -> str:
             return stream.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def run_job(run: Run, watcher: Watcher, open_link: Callable[[Run], CoordinatorLink]) -> Outcome:
+    """Run a prepared job to its end, in the main thread of a process that does nothing else.
+
+    It adopts and kills every descendant that is left at the end. Closes the run.
+    """
+    linux.adopt_orphans()
+    logs.configure(names.LAUNCHER, run.folder.logs)
+    fleet = Fleet(run.folder, UserModule(run.job.spec.task.module, run.place.task_folder))
+    with closing(run):
+        return Launcher(run, fleet, lambda: open_link(run), watcher).run()

@@ -2,13 +2,14 @@
 
 import errno
 import os
+import socket
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disttrain.job import effective
+from disttrain.job import defaults
 from disttrain.job.credentials import Credentials
 from disttrain.job.identity import Identity
 from disttrain.job.location import Location
@@ -20,7 +21,7 @@ from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
-from disttrain.launcher import reserved_port, sockets_folder
+from disttrain.launcher import sockets_folder
 from disttrain.launcher.plan import (
     Place,
     identities,
@@ -31,6 +32,7 @@ from disttrain.launcher.plan import (
 )
 from disttrain.transport.config import TransportKind
 
+HOST = "127.0.0.1"
 _ANOTHER_FOLDER = "choose a folder that you may write"
 
 
@@ -47,10 +49,6 @@ class Run:
     _record: KeptFile
     """run.json: told of each start, on a full disk, too."""
     _pids: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def module(self) -> str:
-        return self.job.spec.task.entrypoint.partition(":")[0]
 
     def has_folder(self) -> bool:
         """Whether the folder is still there: the file whose lock this process holds lies in it."""
@@ -98,7 +96,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path, issue: Issue) -> Run
     _make_checkpoint_folder(job, run_folder)
     with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
-        atomic_file.replace(run_folder.job, effective.text(job).encode())
+        atomic_file.replace(run_folder.job, defaults.written_out_text(job).encode())
         uid = uuid.uuid4().hex
         place = _place(job, run_folder, held, task_folder=task_folder, uid=uid, issue=issue)
         return _prepared(job, run_folder, place, held.pop_all())
@@ -172,7 +170,7 @@ def _place(
     port = 0
     found: Mapping[str, Credentials] = {}
     if transport_kind(job) is TransportKind.TCP:
-        port = held.enter_context(reserved_port.reserve())
+        port = held.enter_context(reserve_port())
     if needs_credentials(job):
         found = issue(identities(job, uid))
     return Place(
@@ -191,3 +189,17 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
+
+
+@contextmanager
+def reserve_port() -> Iterator[int]:
+    """Keep a port for the block, by a socket that is bound and never listens; its number.
+
+    The kernel gives this port to nobody who asks for any free one, nor to a connection. A listener
+    that sets SO_REUSEADDR, as ours do, may be bound to it all the same, incarnation after
+    incarnation: only a second listener is refused (ip(7), SO_REUSEADDR).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((HOST, 0))
+        yield taken.getsockname()[1]

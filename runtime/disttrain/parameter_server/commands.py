@@ -14,8 +14,8 @@ from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
 from disttrain.parameter_server.deliveries import Coverage, NotesAtCuts, SenderIncarnation
+from disttrain.parameter_server.reporting import ServedMetrics
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.share import Share

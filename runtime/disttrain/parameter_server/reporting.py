@@ -1,14 +1,24 @@
-"""What a shard tells the coordinator about itself, and serves to Prometheus."""
+"""What a shard tells the coordinator about itself, and serves to Prometheus out of that."""
 
 from collections.abc import Callable, Mapping
 
-from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
-from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
+from disttrain.coordinator.protocol.fields import (
+    MOST_DAMAGED,
+    LostUpdates,
+    Position,
+    Restored,
+    RestoredSender,
+    SenderPosition,
+)
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
+from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
+from disttrain.telemetry import metrics
+from disttrain.telemetry.exporter import Served
+from disttrain.telemetry.metrics import Histogram, Metrics, counter, counters, gauge
 
 
 def position_of(incarnation: SenderIncarnation, state: Delivered) -> SenderPosition:
@@ -87,3 +97,65 @@ class Reporter:
                 for incarnation, lost in records.corrected.items()
             ),
         )
+
+
+class ServedMetrics(Served):
+    """What the shard's thread notes here is served from the next `update` on."""
+
+    def __init__(self, address: str) -> None:
+        """Serve on `address`. Raises MetricsAddressError."""
+        self.report = ShardReport()
+        self.incarnation = 0
+        self.at_risk = 0
+        """Acknowledged updates that are in no checkpoint."""
+        self.pushed_bytes = 0
+        self.fetched_bytes = 0
+        self.batch = BatchFigures()
+        self.dropped: Mapping[str, int] = {}
+        """By the transport, by reason."""
+        self.missing = 0
+        """Records that the ledger lacks."""
+        self.checkpoint_seconds = Histogram()
+        self.blocking_seconds = Histogram()
+        self.checkpoint_failures = 0
+        super().__init__(address, _metrics_of(self))
+
+    def update(self) -> None:
+        self.serve(_metrics_of(self))
+
+
+def _metrics_of(served: ServedMetrics) -> Metrics:
+    report, batch = served.report, served.batch
+    # By the lower-case name of the refusal.
+    refused = report.refused or {}
+    return (
+        gauge("shard_version", "Updates that this shard has applied.", report.version),
+        gauge("shard_incarnation", "Incarnation of this shard.", served.incarnation),
+        counter("updates_applied", "Updates applied completely.", report.applied),
+        counters("updates_refused", "Updates refused.", "reason", refused),
+        gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),
+        metrics.staleness(STALENESS_BOUNDS, report.staleness),
+        counter("push_bytes", "Payload bytes of pushes received.", served.pushed_bytes),
+        counter("fetch_bytes", "Payload bytes of fetches answered.", served.fetched_bytes),
+        counter("apply_seconds", "Time spent applying updates.", report.busy_seconds),
+        served.checkpoint_seconds.served("checkpoint_seconds", "Time to write a checkpoint."),
+        served.blocking_seconds.served(
+            "checkpoint_blocking_seconds", "Time for which a checkpoint stopped updates."
+        ),
+        counter("checkpoint_failures", "Checkpoints not written.", served.checkpoint_failures),
+        metrics.ledger_records_missing(served.missing),
+        metrics.messages_dropped(served.dropped),
+        gauge(
+            "staged_bytes",
+            "Gradients of sandblaster that no command has committed yet.",
+            batch.staged_bytes,
+        ),
+        counter(
+            "vector_commands", "Commands of sandblaster carried out on vectors.", batch.commands
+        ),
+        counter(
+            "vector_command_seconds",
+            "Time spent on commands of sandblaster.",
+            batch.command_seconds,
+        ),
+    )

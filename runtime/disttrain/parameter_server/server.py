@@ -14,7 +14,8 @@ from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.control import CHANCE, Chance, ControlConnection
-from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
+from disttrain.coordinator.protocol.fields import Restored
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.job import defaults
 from disttrain.job.spec import Audit
@@ -29,9 +30,8 @@ from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.records import Records, present_environment, write_environment
 from disttrain.parameter_server.recovery import Losses, log_lost, record_start
-from disttrain.parameter_server.reporting import Reporter
+from disttrain.parameter_server.reporting import Reporter, ServedMetrics
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.share import Share

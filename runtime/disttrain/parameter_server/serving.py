@@ -10,8 +10,8 @@ from disttrain.parameter_server.holder_side import Refused
 from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.shard import Shard
 from disttrain.transport.header import Header, Reason, Verb
-from disttrain.transport.impostors import Impostors
 from disttrain.transport.interface import Listener, Request
+from disttrain.transport.peer import Impostors
 
 _REMEMBERED = 4096
 REQUESTS_AT_ONCE = 64

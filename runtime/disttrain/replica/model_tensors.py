@@ -14,6 +14,7 @@ from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.vector import BUFFERS, DOUBLE, FROZEN, SINGLE, Vector
+from disttrain.task.checks import type_name
 from disttrain.task.groups import NO_GROUP, GroupFactors
 from disttrain.transport.header import ElementType
 
@@ -168,11 +169,6 @@ def _vector_of(tensor: Tensor, names: list[str], kinds: _Kinds) -> Vector:
         )
         raise ModelNotSupported(message)
     return vector
-
-
-def type_name(tensor: Tensor) -> str:
-    """The name of a tensor's element type as manifests and layouts write it: "float32"."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _specs(vector: Vector, members: list[tuple[Tensor, list[str]]]) -> Iterable[TensorSpec]:

@@ -79,7 +79,7 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
         )
     elif parameter.dtype is not torch.float32:
         message = (
-            f"the parameter '{name}' is {_dtype(parameter)}; parameters must be float32: "
+            f"the parameter '{name}' is {type_name(parameter)}; parameters must be float32: "
             "use model.float(), and torch.autocast inside the loss for another precision "
             "(strategy.sandblaster.precision: float64 makes the model double by itself)"
         )
@@ -208,7 +208,7 @@ def _scalar(loss: object, *, of_a_step: bool) -> Tensor:
             "take the mean over the batch"
         )
     elif not loss.is_floating_point():
-        message = f"Task.loss() must return a floating-point tensor, got {_dtype(loss)}"
+        message = f"Task.loss() must return a floating-point tensor, got {type_name(loss)}"
     elif of_a_step and not loss.requires_grad:
         message = (
             "Task.loss() returned a tensor without a gradient; compute it from the model's output, "
@@ -245,7 +245,8 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _dtype(tensor: Tensor) -> str:
+def type_name(tensor: Tensor) -> str:
+    """The name of a tensor's element type as manifests and layouts write it: "float32"."""
     return str(tensor.dtype).removeprefix("torch.")
 
 

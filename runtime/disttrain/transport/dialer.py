@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 from disttrain.transport import addresses
 from disttrain.transport.addresses import Address
-from disttrain.transport.bell import Bell
 from disttrain.transport.errors import ConnectionLost
-from disttrain.transport.stream import Interest, SetUpErrors, Stream, wait
+from disttrain.transport.stream import Bell, Interest, SetUpErrors, Stream, wait
 from disttrain.transport.tls import Contexts
 
 _CONNECT_SECONDS = 3.0

@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+import xxhash
+
 MAGIC = b"DTRN"
 PROTOCOL_VERSION = 1
 
@@ -154,3 +156,8 @@ class Header(NamedTuple):
 
 EMPTY = Header(*([0] * len(Header._fields)))
 """A header in which every field is unused."""
+
+
+def job_digest(job_uid: str) -> int:
+    """The xxh3_64 of the uid; never 0, which no job has."""
+    return xxhash.xxh3_64_intdigest(job_uid.encode()) or 1

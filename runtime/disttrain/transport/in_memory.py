@@ -14,14 +14,13 @@ from itertools import count
 from typing import Generic, TypeVar, cast
 
 from disttrain.transport.config import TransportConfig
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     AddressRefused,
     Refusal,
     TransportClosed,
     TransportTimeout,
 )
-from disttrain.transport.header import Header, Role
+from disttrain.transport.header import Header, Role, job_digest
 from disttrain.transport.interface import (
     Channel,
     Destination,

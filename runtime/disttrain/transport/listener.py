@@ -9,7 +9,6 @@ from itertools import count
 
 from disttrain.transport import addresses, framing, tls
 from disttrain.transport.config import TransportConfig
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     ConnectionLost,
     MalformedMessage,
@@ -25,7 +24,7 @@ from disttrain.transport.framing import (
     Received,
     require_inline,
 )
-from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.header import Header, Reason, Role, Verb, job_digest
 from disttrain.transport.interface import NO_BYTES, Payload, Request
 from disttrain.transport.peer import Peer
 from disttrain.transport.stream import Interest, SetUpErrors, Stream, deadline, remaining

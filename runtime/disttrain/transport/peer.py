@@ -1,22 +1,28 @@
-"""A connection at a listener, and how it is found out whose it is."""
+"""A connection at a listener: how it is found out whose it is, and who only says so."""
 
 import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disttrain.job.identity import Identity
+from disttrain.telemetry import logs
 from disttrain.transport import tls
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.errors import Refusal, UnreadableStream
 from disttrain.transport.framing import Inbox, Outbox
 from disttrain.transport.header import Role
+from disttrain.transport.interface import Listener
 from disttrain.transport.stream import Stream
+
+LOG = logs.get(__name__)
 
 _CONNECT_TO: Mapping[Role, frozenset[Role]] = {
     Role.COORDINATOR: frozenset({Role.SHARD, Role.REPLICA, Role.LAUNCHER}),
     Role.SHARD: frozenset({Role.REPLICA}),
 }
 """By the role of a listener: whose certificates it takes."""
+_MOST_TOLD = 64
+"""Sentences about impostors in the log; further ones are only counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,3 +63,21 @@ class Peer:
         if self.role not in _CONNECT_TO.get(config.role, ()):
             detail = f"{self.identity} connects to {config.role.name}"
             raise UnreadableStream(Refusal.ROLE, detail)
+
+
+class Impostors:
+    """Counts and logs those whose certificate does not speak for whom they said they are.
+
+    Belongs to the listener's thread.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._told: set[str] = set()
+
+    def note(self, why: str) -> None:
+        """`why` names both; each sentence is logged once."""
+        self._listener.refused[Refusal.IMPOSTOR] += 1
+        if why not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(why)
+            LOG.warning("request refused", reason=why)

@@ -10,10 +10,8 @@ from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from disttrain.transport import addresses, descriptors, framing, tls
-from disttrain.transport.bell import Bell
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.dialer import Dialer
-from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import (
     ConnectionLost,
     MalformedMessage,
@@ -23,7 +21,7 @@ from disttrain.transport.errors import (
     UnreadableStream,
 )
 from disttrain.transport.framing import MOST_REFUSED, Inbox, Outbox, Received, require_inline
-from disttrain.transport.header import Header, Role
+from disttrain.transport.header import Header, Role, job_digest
 from disttrain.transport.interface import (
     Channel,
     Destination,
@@ -36,7 +34,7 @@ from disttrain.transport.interface import (
 )
 from disttrain.transport.listener import SocketListener
 from disttrain.transport.memory import OrdinaryMemory
-from disttrain.transport.stream import Interest, Stream, deadline, remaining, wait
+from disttrain.transport.stream import Bell, Interest, Stream, deadline, remaining, wait
 
 Made = TypeVar("Made", bound=Endpoint)
 

@@ -16,9 +16,8 @@ from disttrain.cli import app as command_line
 from disttrain.cli import table
 from disttrain.cli.app import app
 from disttrain.errors import DistTrainError, RetryableError
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.fields import job_schema
-from disttrain.job.finding import Finding
+from disttrain.job.finding import Finding, InvalidManifest
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 

@@ -14,7 +14,7 @@ from builders.jobs import SMALL
 from disttrain.cli import main, run
 from disttrain.launch import atomic_file
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launcher import local
+from disttrain.launcher import launcher
 from disttrain.launcher.run import Run
 
 
@@ -123,7 +123,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(
 
     started: list[str] = []
     monkeypatch.setattr(run, "datetime", Clock)
-    monkeypatch.setattr(local, "run_job", start)
+    monkeypatch.setattr(launcher, "run_job", start)
     assert [ended(monkeypatch, "run", manifest) for _ in range(3)] == [7, 7, 7]
     first = "digits-20260131-120509"
     assert started == [first, f"{first}-2", f"{first}-3"]

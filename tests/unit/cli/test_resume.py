@@ -14,7 +14,7 @@ from builders.runs import set_field
 from disttrain.checkpoint import names, reading
 from disttrain.cli import checkpoint_folder, main
 from disttrain.job.location import Location
-from disttrain.launcher import local
+from disttrain.launcher import launcher
 
 
 @pytest.fixture(name="started")
@@ -26,7 +26,7 @@ def _started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         seen.append(run)
         raise SystemExit(7)
 
-    monkeypatch.setattr(local, "run_job", start)
+    monkeypatch.setattr(launcher, "run_job", start)
     return seen
 
 

@@ -16,7 +16,7 @@ from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import JobRequest
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, Resource
 from disttrain.job import parsing
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 
 
 def a_wish(**metadata: str) -> JobRequest:
@@ -25,8 +25,12 @@ def a_wish(**metadata: str) -> JobRequest:
     return manifests.parse(SMALL, "job.yaml", [*assignments, code])
 
 
+def a_module() -> str:
+    return f"{a_wish().job.spec.task.module}.py"
+
+
 def a_folder(folder: Path, **files: bytes) -> Path:
-    (folder / f"{a_wish().module}.py").write_text("# the task\n")
+    (folder / a_module()).write_text("# the task\n")
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
@@ -88,7 +92,7 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
     code = code_folder.read(tmp_path)
     made = code_folder.config_map("digits-code", code.files)
 
-    assert made["data"] == {f"{a_wish().module}.py": "# the task\n", "words.txt": "ö"}
+    assert made["data"] == {a_module(): "# the task\n", "words.txt": "ö"}
     assert base64.b64decode(made["binaryData"]["table.bin"]) == b"\xff\x00"
     assert code.folders == ("pictures",)
 
@@ -128,7 +132,10 @@ def test_exactly_what_fits_is_packed() -> None:
     [
         (lambda folder: (folder / "my file.py").write_text(""), "'my file.py'"),
         (lambda folder: (folder / "a").mkdir() or (folder / "a" / "b.py").write_text(""), "a/b.py"),
-        (lambda folder: (folder / f"{a_wish().module}.py").unlink(), "holds no files"),
+        (
+            lambda folder: (folder / a_module()).unlink(),
+            "holds no files",
+        ),
     ],
 )
 def test_files_that_would_be_missing_are_refused(tmp_path: Path, make: Any, words: str) -> None:

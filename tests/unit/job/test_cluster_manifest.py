@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from builders.jobs import SMALL, a_job, complaints
-from disttrain.job import effective
+from disttrain.job import defaults
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import DistTrainJob
 
@@ -42,7 +42,7 @@ def test_what_the_server_keeps_for_itself_is_not_written_down() -> None:
 
 
 def test_processes_get_the_spec_and_which_job_it_is() -> None:
-    manifest = effective.manifest(as_served())
+    manifest = defaults.written_out(as_served())
     assert manifest["metadata"] == {"name": "digits", "namespace": "team", "uid": "0f6a"}
     assert parse_job(yaml.safe_dump(manifest)).spec == as_served().spec
 

@@ -6,8 +6,8 @@ import pytest
 
 from builders.jobs import SMALL
 from disttrain.job import support
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.failure_policy import FailureAction, FailurePolicy
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.names import Role
 from disttrain.job.parsing import parse_job
 from disttrain_generators import crd

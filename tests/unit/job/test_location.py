@@ -4,7 +4,7 @@ import pytest
 
 from builders.jobs import a_job
 from disttrain.job import location
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.location import Location
 
 RUN = Path("/runs/one")

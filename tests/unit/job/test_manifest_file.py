@@ -6,14 +6,14 @@ import pytest
 
 from builders.jobs import SMALL, a_job
 from disttrain.job.document import MAX_BYTES
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.manifest_file import load_job
+from disttrain.job.finding import InvalidManifest
+from disttrain.job.manifest_file import load_accepted, load_job
 
 
 def test_a_job_is_loaded_with_assignments(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(SMALL)
-    assert load_job(file, ["spec.seed=3"]) == a_job("spec.seed=3")
+    assert load_accepted(file, ["spec.seed=3"]).job == a_job("spec.seed=3")
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:

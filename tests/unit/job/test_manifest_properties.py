@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders.jobs import SMALL, a_job
-from disttrain.job import effective, fields, validation
+from disttrain.job import defaults, fields, validation
 from disttrain.job.document import read
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.parsing import parse_job, parse_jobs
 from disttrain.job.spec import DistTrainJob
 
@@ -126,7 +126,7 @@ def test_a_job_that_is_written_down_and_read_again_is_the_same(
 ) -> None:
     job = a_job(*(f"{path}={written(value)}" for path, value in assignments.items()))
     assert parse_job(json.dumps(job.model_dump(mode="json", by_alias=True))) == job
-    assert parse_job(effective.text(job)) == job
+    assert parse_job(defaults.written_out_text(job)) == job
 
 
 @patient

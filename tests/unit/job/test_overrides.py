@@ -3,7 +3,7 @@
 import pytest
 
 from builders.jobs import SMALL, a_job
-from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.parsing import parse_job
 
 STEPS = SMALL.replace(

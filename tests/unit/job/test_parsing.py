@@ -3,8 +3,7 @@
 import pytest
 
 from builders.jobs import SMALL, a_job, complaints, edited
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Severity
+from disttrain.job.finding import InvalidManifest, Severity
 from disttrain.job.parsing import parse_job, parse_jobs
 
 DOWNPOUR = "spec.strategy.downpour"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders.jobs import SMALL, a_job, complaints
-from disttrain.job import effective, rules
+from disttrain.job import defaults, rules
 from disttrain.job.finding import Severity
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import DistTrainJob
@@ -46,7 +46,7 @@ def test_a_job_that_was_recorded_before_there_was_a_section_is_read(file: Path) 
 
 
 def test_what_is_written_for_processes_is_the_section() -> None:
-    written = effective.manifest(parse_job(SHORT))["spec"]
+    written = defaults.written_out(parse_job(SHORT))["spec"]
     assert isinstance(written, dict)
     assert written["transport"] == {"kind": "tcp", "encryption": "tls"}
 

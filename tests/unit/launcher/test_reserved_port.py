@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from disttrain.launcher import reserved_port
-from disttrain.launcher.reserved_port import HOST
+from disttrain.launcher import run
+from disttrain.launcher.run import HOST
 
 IP_LOCAL_PORT_RANGE = 51
 """Of Linux 6.3: which ports `any port` means for this socket; the highest and the lowest."""
@@ -25,7 +25,7 @@ def bind_any_port_of(sock: socket.socket, port: int) -> None:
 def test_nobody_gets_it_who_asks_for_any_port() -> None:
     with socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with reserved_port.reserve() as port:
+        with run.reserve_port() as port:
             with pytest.raises(OSError, match="in use") as refused:
                 bind_any_port_of(stranger, port)
             assert refused.value.errno == errno.EADDRINUSE
@@ -33,7 +33,7 @@ def test_nobody_gets_it_who_asks_for_any_port() -> None:
 
 
 def test_one_listener_after_the_other_gets_it_by_its_number() -> None:
-    with reserved_port.reserve() as port:
+    with run.reserve_port() as port:
         for _ in range(2):
             with socket.create_server((HOST, port)), pytest.raises(OSError, match="in use"):
                 socket.create_server((HOST, port))

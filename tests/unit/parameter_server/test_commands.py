@@ -21,8 +21,8 @@ from disttrain.parameter_server.commands import CommandRunner
 from disttrain.parameter_server.deliveries import Coverage, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.reporting import ServedMetrics
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.share import Share

@@ -16,7 +16,7 @@ from disttrain.coordinator.process.served_metrics import ServedMetrics as OfCoor
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.parameter_server.holder_side import BatchFigures
-from disttrain.parameter_server.served_metrics import ServedMetrics as OfShard
+from disttrain.parameter_server.reporting import ServedMetrics as OfShard
 from disttrain.replica.connection import Transfers
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics as OfReplica

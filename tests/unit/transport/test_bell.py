@@ -2,7 +2,7 @@
 
 import select
 
-from disttrain.transport.bell import Bell
+from disttrain.transport.stream import Bell
 
 
 def is_ringing(bell: Bell) -> bool:

@@ -3,16 +3,16 @@
 from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import Evaluation, IssuedCommand
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.transport.header import Role
 
 _FATAL = {
-    commands.Configure: messages.FailureReason.LAUNCH_FAILED,
-    commands.Upload: messages.FailureReason.LAUNCH_FAILED,
-    commands.Evaluate: messages.FailureReason.EVALUATION_FAILED,
-    commands.Export: messages.FailureReason.EXPORT_FAILED,
+    commands.Configure: FailureReason.LAUNCH_FAILED,
+    commands.Upload: FailureReason.LAUNCH_FAILED,
+    commands.Evaluate: FailureReason.EVALUATION_FAILED,
+    commands.Export: FailureReason.EXPORT_FAILED,
 }
 """Commands without which the job cannot go on."""
 
@@ -122,4 +122,4 @@ def _evaluated(
             f"spec.stop.targetMetric.name is {target.name!r}, and Task.measure() measures {known}: "
             "name one of its measures, else the target is never met"
         )
-        transaction.fail(messages.FailureReason.EVALUATION_FAILED, message)
+        transaction.fail(FailureReason.EVALUATION_FAILED, message)

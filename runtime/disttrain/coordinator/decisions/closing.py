@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.transaction import Transaction
-from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
+from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase, StopReason
 from disttrain.coordinator.protocol import commands
-from disttrain.coordinator.protocol.messages import FailureReason
 
 _FINAL_ATTEMPTS = 5
 

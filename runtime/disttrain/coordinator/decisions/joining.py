@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.phases import IncarnationState
+from disttrain.coordinator.phases import FailureReason, IncarnationState
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
@@ -113,7 +113,7 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
-        return _fatal(transaction, messages.FailureReason.EMPTY_DATA, message)
+        return _fatal(transaction, FailureReason.EMPTY_DATA, message)
     for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
@@ -121,14 +121,14 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
                 f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
-            return _fatal(transaction, messages.FailureReason.BATCH_TOO_LARGE, message)
+            return _fatal(transaction, FailureReason.BATCH_TOO_LARGE, message)
     known = transaction.state.data.samples
     if known and samples != known:
         message = (
             f"this replica sees {samples} training samples, the job has {known}: give every "
             "process the same data, or begin a new run for other data"
         )
-        return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
+        return _fatal(transaction, FailureReason.WRONG_DATA, message)
     return None
 
 
@@ -143,7 +143,7 @@ def _too_many_portions(transaction: Transaction, request: messages.Join) -> mess
         f"keeps account of at most {settings.most_portions}: take a larger "
         f"{settings.portion_size_field}"
     )
-    return _fatal(transaction, messages.FailureReason.WRONG_DATA, message)
+    return _fatal(transaction, FailureReason.WRONG_DATA, message)
 
 
 def _portion_size(settings: Settings, samples: int) -> int:
@@ -166,14 +166,12 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
     )
     if _brings_own_data(request):
         return _refused(messages.RefusalReason.WRONG_MODEL, message)
-    return _fatal(transaction, messages.FailureReason.WRONG_MODEL, message)
+    return _fatal(transaction, FailureReason.WRONG_MODEL, message)
 
 
-def _fatal(
-    transaction: Transaction, reason: messages.FailureReason, message: str
-) -> messages.Refused:
+def _fatal(transaction: Transaction, reason: FailureReason, message: str) -> messages.Refused:
     transaction.fail(reason, message)
-    wrong_data = reason is not messages.FailureReason.WRONG_MODEL
+    wrong_data = reason is not FailureReason.WRONG_MODEL
     refusal = (
         messages.RefusalReason.WRONG_DATA if wrong_data else messages.RefusalReason.WRONG_MODEL
     )

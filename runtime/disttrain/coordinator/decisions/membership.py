@@ -3,8 +3,8 @@
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.phases import IncarnationState, Phase
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase
+from disttrain.coordinator.protocol import commands, fields, messages
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
@@ -111,9 +111,9 @@ def died(transaction: Transaction, request: messages.MemberDied) -> None:
         message = (
             f"{what.strip()}; durability is none{_what_is_left(transaction)} {request.log_tail}"
         )
-        transaction.fail(messages.FailureReason.SHARD_LOST, message.strip())
+        transaction.fail(FailureReason.SHARD_LOST, message.strip())
     message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
-    transaction.fail(messages.FailureReason.TOO_MANY_RESTARTS, message.strip())
+    transaction.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
 
 
 def check_silence(transaction: Transaction) -> None:
@@ -167,7 +167,7 @@ def take_losses(transaction: Transaction, shard: MemberId, losses: tuple[LostUpd
             transaction.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 
-def answer_fences(transaction: Transaction, shard: int, restored: messages.Restored | None) -> None:
+def answer_fences(transaction: Transaction, shard: int, restored: fields.Restored | None) -> None:
     """A shard's new incarnation answers at once for the dead it is still asked about."""
     senders = () if restored is None else restored.senders
     known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
@@ -213,9 +213,7 @@ def _holder_lost(transaction: Transaction, holder: Group, reason: str) -> None:
     is_dead = holder.state is IncarnationState.DEAD
     if trained and is_dead and transaction.settings.durability is Durability.NONE:
         message = f"{name} died and durability is none: {reason}"
-        transaction.fail(
-            messages.FailureReason.SHARD_LOST, f"{message}{_what_is_left(transaction)}"
-        )
+        transaction.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(transaction)}")
 
 
 def _what_is_left(transaction: Transaction) -> str:

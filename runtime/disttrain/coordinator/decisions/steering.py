@@ -12,10 +12,10 @@ from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.phases import IncarnationState, Phase, StopReason
+from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase, StopReason
 from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import FailureReason, Stop
+from disttrain.coordinator.protocol.messages import Stop
 
 
 def advance(transaction: Transaction) -> None:

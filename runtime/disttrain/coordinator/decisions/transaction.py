@@ -13,7 +13,7 @@ from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.job_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedCommand, State
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.commands import Command, End, Result, ShardWritten
 from disttrain.coordinator.protocol.fields import MemberId
@@ -199,7 +199,7 @@ class Transaction:
                 for member in group.members:
                     self.issue(member, End(reason=reason or self.state.reason))
 
-    def fail(self, reason: messages.FailureReason, message: str) -> None:
+    def fail(self, reason: FailureReason, message: str) -> None:
         """The job ends as Failed, unless it has ended."""
         if self.state.phase.ended:
             return

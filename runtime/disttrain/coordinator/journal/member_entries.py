@@ -13,10 +13,10 @@ from disttrain.coordinator.protocol.fields import (
     Partitions,
     Position,
     Progress,
+    Restored,
     SenderPosition,
     Tagged,
 )
-from disttrain.coordinator.protocol.messages import Restored
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.transport.header import Role
 

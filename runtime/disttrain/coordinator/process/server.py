@@ -26,7 +26,7 @@ from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.process.service import Parts, Service, steady_clock
+from disttrain.coordinator.process.service import Parts, Service
 from disttrain.coordinator.protocol import leave_notices
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
@@ -302,3 +302,17 @@ def _note(noted: Path, boot: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def steady_clock(
+    not_before: float,
+    wall: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[], float]:
+    """Seconds since 1970 that do not jump while this process lives.
+
+    `not_before`: what an earlier incarnation decided at. On a node whose clock is behind, what is
+    due after some seconds would else wait for as long as that clock lags.
+    """
+    ahead = max(wall(), not_before) - monotonic()
+    return lambda: monotonic() + ahead

@@ -1,6 +1,5 @@
 """The coordinator's loop: requests in, journal, effects, replies and commands out."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,8 +25,8 @@ from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
-from disttrain.transport.impostors import Impostors
 from disttrain.transport.interface import Listener, Request
+from disttrain.transport.peer import Impostors
 
 LOG = logs.get(__name__)
 
@@ -42,6 +41,8 @@ _OWNER_SECONDS = 10.0
 """Between two looks for a newer coordinator while there is nothing to write."""
 _ATTEMPT_SECONDS = 0.5
 """Between two attempts to write what a full disk refused: each may be a whole new journal."""
+END_GRACE_SECONDS = 5.0
+"""Time that members have to leave after the end, and that a stop waits for a disk."""
 _LEAVE_SECONDS = 60.0
 """For a last checkpoint as this process leaves: half of the time that a pod gets to end."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
@@ -77,20 +78,6 @@ class Parts:
     has the journal."""
     tick_seconds: float = 0.05
     """Between two looks at what is due, while nobody asks for anything."""
-
-
-def steady_clock(
-    not_before: float,
-    wall: Callable[[], float] = time.time,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> Callable[[], float]:
-    """Seconds since 1970 that do not jump while this process lives.
-
-    `not_before`: what an earlier incarnation decided at. On a node whose clock is behind, what is
-    due after some seconds would else wait for as long as that clock lags.
-    """
-    ahead = max(wall(), not_before) - monotonic()
-    return lambda: monotonic() + ahead
 
 
 class Service:
@@ -293,7 +280,7 @@ class Service:
         if not machine.state.stopping or machine.state.phase.ended:
             return
         self._stopping_since = self._stopping_since or now
-        if now - self._stopping_since >= machine.settings.end_grace_seconds:
+        if now - self._stopping_since >= END_GRACE_SECONDS:
             words = "stopped without a last checkpoint: the disk is full or fails"
             self.commit(machine.request(messages.Stop(reason=words, at_once=True), now))
 
@@ -369,7 +356,7 @@ class Service:
         self._ended = self._ended or now
         waited = now - self._ended
         untold = self._parts.journal.is_behind or machine.state.orders
-        return not untold or waited > machine.settings.end_grace_seconds
+        return not untold or waited > END_GRACE_SECONDS
 
     def _has_left(self, now: float) -> bool:
         """Whether this process may end while the job goes on; begins a last checkpoint first."""

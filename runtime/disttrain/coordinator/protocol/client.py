@@ -8,10 +8,15 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 
 from disttrain.coordinator import errors
+from disttrain.coordinator.phases import reason_of
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.commands import End, NumberedCommand, Result
 from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.errors import FinalError
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.outcome import LONGEST_MESSAGE
+from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
@@ -206,3 +211,20 @@ def _patiently(
             break
         meanwhile()
     return asked.result(max(0.0, left))
+
+
+def report_failure(config: LaunchConfig, error: FinalError) -> None:
+    """A member's error that no restart heals, if no launcher tells of it: the job ends as Failed.
+
+    Returns when the coordinator has decided that, however late.
+    """
+    settings = config.transport_config
+    transport = open_transport(settings)
+    client = CoordinatorClient(lambda: transport.connect(config.coordinator_address), settings.role)
+    message = f"{config.place or config.process}: {error or type(error).__name__}"[:LONGEST_MESSAGE]
+    fail = messages.Fail(reason=reason_of(type(error).__name__), message=message)
+    try:
+        wait([client.request(fail)])
+    finally:
+        client.close()
+        transport.close()

@@ -1,15 +1,16 @@
 """A member's connection to the coordinator without a thread: polled by a shard's loop."""
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from disttrain.coordinator import errors
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.outstanding import Outstanding
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.state.placement import Placement
 from disttrain.telemetry import logs
@@ -27,6 +28,57 @@ Report = Callable[[], ReplicaReport | ShardReport]
 CHANCE = random.SystemRandom().random
 """Not of the process's generator: a task's data set may draw from that."""
 _COMMANDS_REMEMBERED = 4096
+FIRST_SECONDS = 1.0
+"""Silence after which a request is sent again for the first time."""
+_JITTER = 0.5
+"""At most so much of a pause comes on top of it."""
+
+
+class _Waiting(NamedTuple):
+    due: float
+    pause_seconds: float
+    """From when it is sent until it is due once more."""
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """Requests without an answer yet, and when they are sent again. Pure.
+
+    Sending one again is harmless: see `messages`. The pauses grow, and differ from member to
+    member: a coordinator that is slow or comes back is not asked by everybody at once, again and
+    again.
+    """
+
+    chance: Chance
+    longest_seconds: float = 4.0
+    """No pause is longer, but for the jitter. A coordinator that is started again is away for a
+    second or two."""
+    _next: int = 1
+    _waiting: dict[int, _Waiting] = field(default_factory=dict)
+
+    def add(self, payload: bytes) -> int:
+        """Remembers a request, which is due at once; gives its number, from 1."""
+        number = self._next
+        self._next += 1
+        self._waiting[number] = _Waiting(-math.inf, FIRST_SECONDS, payload)
+        return number
+
+    def sent(self, number: int, now: float) -> None:
+        waiting = self._waiting[number]
+        pause = min(waiting.pause_seconds, self.longest_seconds)
+        due = now + pause * (1.0 + _JITTER * self.chance())
+        self._waiting[number] = _Waiting(due, 2.0 * pause, waiting.payload)
+
+    def waits(self, number: int) -> bool:
+        return number in self._waiting
+
+    def answered(self, number: int) -> None:
+        del self._waiting[number]
+
+    def due(self, now: float) -> list[tuple[int, bytes]]:
+        """The requests to be sent now; they stay due until they are `sent`."""
+        return [(number, one.payload) for number, one in self._waiting.items() if now >= one.due]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

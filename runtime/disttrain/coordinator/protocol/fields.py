@@ -158,3 +158,34 @@ class LostUpdates(Strict):
     incarnation: Count
     lost: Count
     """Acknowledged, and in the shard's values no more."""
+
+
+MOST_DAMAGED = 64
+"""Damaged checkpoints that a shard tells of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoredSender(Strict):
+    """What a restarted shard knows of one incarnation of a replica."""
+
+    sender: SenderPosition
+    """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
+    acknowledged: Count
+    """Pushes of this sender that are in the values or lost (mapped file)."""
+    lost: Count
+    """Acknowledged, and in the values no more: the sum over all incarnations of this shard, and of
+    those shards that are no more for which it answers, so that a report may be repeated. Known only
+    if `acknowledged` is not 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored(Strict):
+    """State with which a shard starts after its first incarnation, or when the job is resumed."""
+
+    initialised: bool
+    """False: it has no values (died before the first checkpoint) and needs an upload."""
+    checkpoint: Count | None
+    version: Count
+    damaged: Annotated[tuple[Count, ...], Field(max_length=MOST_DAMAGED)] = ()
+    """Newer checkpoints that this shard found damaged, the newest first."""
+    senders: tuple[RestoredSender, ...] = ()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import (
     Count,
@@ -18,7 +19,7 @@ from disttrain.coordinator.protocol.fields import (
     Partition,
     Partitions,
     Progress,
-    SenderPosition,
+    Restored,
     Strict,
     Tagged,
     Text,
@@ -29,37 +30,8 @@ from disttrain.state.layout import SoundLayout
 from disttrain.state.placement import SoundPlacement
 from disttrain.transport.header import Role
 
-MOST_DAMAGED = 64
-"""Damaged checkpoints that a shard tells of."""
 UNASKED = 0
 """Sequence of a reply to no request."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RestoredSender(Strict):
-    """What a restarted shard knows of one incarnation of a replica."""
-
-    sender: SenderPosition
-    """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
-    acknowledged: Count
-    """Pushes of this sender that are in the values or lost (mapped file)."""
-    lost: Count
-    """Acknowledged, and in the values no more: the sum over all incarnations of this shard, and of
-    those shards that are no more for which it answers, so that a report may be repeated. Known only
-    if `acknowledged` is not 0."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Restored(Strict):
-    """State with which a shard starts after its first incarnation, or when the job is resumed."""
-
-    initialised: bool
-    """False: it has no values (died before the first checkpoint) and needs an upload."""
-    checkpoint: Count | None
-    version: Count
-    damaged: Annotated[tuple[Count, ...], Field(max_length=MOST_DAMAGED)] = ()
-    """Newer checkpoints that this shard found damaged, the newest first."""
-    senders: tuple[RestoredSender, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,37 +143,6 @@ class Leave(Tagged, kind="leave"):
     """Replicas; the rest of their leases is given to others. None: how far the shards are tells."""
     saved: bool = False
     """Shards: all that they have applied is on disk, for their next incarnation."""
-
-
-class FailureReason(StrEnum):
-    """Why a job failed, as `summary.json` says it."""
-
-    TASK_ERROR = "TaskError"
-    """The user's code raised, or its model, data or loss cannot be trained."""
-    DIVERGED = "Diverged"
-    """More non-finite gradients than `maxNonFiniteGradients`."""
-    TOO_MANY_RESTARTS = "TooManyRestarts"
-    WRONG_MODEL = "WrongModel"
-    """A replica's model differs from the others' or the checkpoint's."""
-    WRONG_DATA = "WrongData"
-    """A replica sees another number of samples, or more than there can be an account of."""
-    EMPTY_DATA = "EmptyData"
-    BATCH_TOO_LARGE = "BatchTooLarge"
-    EXPORT_FAILED = "ExportFailed"
-    CHECKPOINT_DAMAGED = "CheckpointDamaged"
-    """No checkpoint that a shard could go on from is whole."""
-    CHECKPOINT_FAILED = "CheckpointFailed"
-    """The last checkpoint, which becomes the result, could not be written."""
-    EVALUATION_FAILED = "EvaluationFailed"
-    LAUNCH_FAILED = "LaunchFailed"
-    SHARD_LOST = "ShardLost"
-    """A shard died and `durability` is none."""
-
-
-def reason_of(error_kind: str) -> FailureReason:
-    """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
-    is_damage = error_kind == "Corrupt"
-    return FailureReason.CHECKPOINT_DAMAGED if is_damage else FailureReason.TASK_ERROR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

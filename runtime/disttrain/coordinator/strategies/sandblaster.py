@@ -14,7 +14,7 @@ from disttrain.coordinator.journal import batch_entries, batch_state, member_ent
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.phases import Phase, StopReason
+from disttrain.coordinator.phases import FailureReason, Phase, StopReason
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
@@ -183,7 +183,7 @@ class BatchMethod(CoordinatorSide):
                 f"{rules.push_every_portions} makes {size or groups:,} groups of a batch, and "
                 f"{MOST_GROUPS:,} are the most: take larger portions or groups"
             )
-            transaction.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
+            transaction.fail(FailureReason.BATCH_TOO_LARGE, message)
             return None
         if size is None or size < groups:
             return groups
@@ -191,7 +191,7 @@ class BatchMethod(CoordinatorSide):
             f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
             f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
         )
-        transaction.fail(messages.FailureReason.BATCH_TOO_LARGE, message)
+        transaction.fail(FailureReason.BATCH_TOO_LARGE, message)
         return None
 
 
@@ -202,7 +202,7 @@ def _end(transaction: Transaction, batch: Batch) -> None:
     if end is not None and (remedy := _REMEDIES.get(end)):
         points = progress.non_finite
         cut = f" (trial points that were not finite: {points})" if points else ""
-        transaction.fail(messages.FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
+        transaction.fail(FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
     else:
         # A gradient that is still large tells of a loss whose gradient is not its own.
         largest = f"; the gradient's largest element is {progress.largest:.2g}"

@@ -5,7 +5,7 @@ import pytest
 from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import IssuedCommand
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -241,7 +241,7 @@ def test_a_target_that_nothing_measures_fails_the_job(sums: dict[str, float], kn
     machine.evaluation = sums
     machine.obey()
     assert machine.state.phase is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.EVALUATION_FAILED
+    assert machine.state.reason == FailureReason.EVALUATION_FAILED
     assert f"is 'accuracy', and Task.measure() measures {known}: name" in machine.state.message
 
 

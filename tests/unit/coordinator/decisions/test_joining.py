@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from builders.machines import Machine
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
+from disttrain.coordinator.protocol.messages import RefusalReason
 from disttrain.coordinator.strategies.downpour import MOST_PORTIONS
 from disttrain.transport.header import Role
 

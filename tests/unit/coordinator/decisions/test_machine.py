@@ -7,10 +7,10 @@ import pytest
 from builders.control_members import LAYOUT, a_join
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
-from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import commands, messages, payloads
+from disttrain.coordinator.phases import FailureReason, Phase
+from disttrain.coordinator.protocol import commands, fields, messages, payloads
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
-from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
+from disttrain.coordinator.protocol.messages import RefusalReason
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import status
 from disttrain.job.roles import Durability
@@ -285,11 +285,11 @@ def test_a_restarted_shard_answers_for_the_dead_and_its_losses_are_counted() -> 
     machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=2, exit_code=-9))
     assert len(machine.state.fencings) == 1
     sender = SenderPosition(index=0, incarnation=1, position=Position())
-    restored = messages.Restored(
+    restored = fields.Restored(
         initialised=True,
         checkpoint=1,
         version=0,
-        senders=(messages.RestoredSender(sender=sender, acknowledged=3, lost=3),),
+        senders=(fields.RestoredSender(sender=sender, acknowledged=3, lost=3),),
     )
     new = machine.member(Role.SHARD, 0, "s0-again", restored=restored)
     assert new.incarnation == shard.incarnation + 1
@@ -299,10 +299,10 @@ def test_a_restarted_shard_answers_for_the_dead_and_its_losses_are_counted() -> 
     assert _summary(machine)["restarts"]["shard"] == 1
 
 
-def _restored(lost: int, acknowledged: int = 9) -> messages.Restored:
+def _restored(lost: int, acknowledged: int = 9) -> fields.Restored:
     sender = SenderPosition(index=0, incarnation=1, position=Position())
-    known = messages.RestoredSender(sender=sender, acknowledged=acknowledged, lost=lost)
-    return messages.Restored(initialised=True, checkpoint=1, version=0, senders=(known,))
+    known = fields.RestoredSender(sender=sender, acknowledged=acknowledged, lost=lost)
+    return fields.Restored(initialised=True, checkpoint=1, version=0, senders=(known,))
 
 
 def test_a_shard_that_is_killed_again_as_it_comes_back_reports_its_losses_once() -> None:
@@ -333,7 +333,7 @@ def test_a_shard_that_dies_without_a_checkpoint_gets_an_upload_again() -> None:
     machine = Machine()
     machine.running()
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
-    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    empty = fields.Restored(initialised=False, checkpoint=None, version=0)
     machine.member(Role.SHARD, 0, "s0-again", restored=empty)
     kinds = [issued.order.kind for issued in machine.state.orders.values()]
     assert kinds == ["configure"]
@@ -348,7 +348,7 @@ def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
     assert machine.work(two).leases
     machine.muted |= {one, two}
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
-    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    empty = fields.Restored(initialised=False, checkpoint=None, version=0)
     new_shard = machine.member(Role.SHARD, 0, "s0-again", restored=empty)
     machine.obey()
     assert not machine.state.replicas[0].live
@@ -367,7 +367,7 @@ def test_who_owes_an_empty_shard_its_values_gets_no_work_before_it_has_sent_them
     _, one, two = machine.running()
     machine.muted |= {one, two}
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
-    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    empty = fields.Restored(initialised=False, checkpoint=None, version=0)
     machine.member(Role.SHARD, 0, "s0-again", restored=empty)
     machine.obey()
     assert [issued.member for issued in machine.state.orders.values()] == [one]
@@ -398,7 +398,7 @@ def test_who_evaluates_is_not_asked_for_an_empty_shards_values() -> None:
     assert [o.member for o in machine.state.orders.values()] == [one], "one evaluates"
     assert machine.next_work(two).leases
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
-    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    empty = fields.Restored(initialised=False, checkpoint=None, version=0)
     machine.member(Role.SHARD, 0, "s0-again", restored=empty)
     machine.obey()
     assert not machine.state.replicas[0].live
@@ -614,13 +614,12 @@ def test_a_resume_repeats_what_the_shards_hold_beyond_the_ledger_and_counts_it()
         index=0, incarnation=1, position=Position(lease=leases[1].id, offset=4), samples=12
     )
     late = SenderPosition(index=0, incarnation=2, position=Position(lease=9, offset=4), samples=4)
-    restored = messages.Restored(
+    restored = fields.Restored(
         initialised=True,
         checkpoint=2,
         version=3,
         senders=tuple(
-            messages.RestoredSender(sender=sender, acknowledged=3, lost=0)
-            for sender in (ahead, late)
+            fields.RestoredSender(sender=sender, acknowledged=3, lost=0) for sender in (ahead, late)
         ),
     )
     again.member(Role.SHARD, 0, "s", restored=restored)

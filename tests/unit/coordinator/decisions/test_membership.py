@@ -1,7 +1,7 @@
 """Whose end is believed, whose silence counts for how long, whose progress is taken."""
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.phases import IncarnationState, Phase
+from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -69,7 +69,7 @@ def test_after_the_end_nobody_is_waited_for_because_another_died() -> None:
     machine = Machine()
     shard, failing, other = machine.running()
     machine.muted |= {shard, failing, other}
-    machine.request(messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a mistake"))
+    machine.request(messages.Fail(reason=FailureReason.TASK_ERROR, message="a mistake"))
     told = {issued.member for issued in machine.state.orders.values()}
     assert told == {shard, failing, other}
 

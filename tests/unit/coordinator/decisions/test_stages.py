@@ -2,7 +2,7 @@
 
 from builders.batch_machines import BatchMachine, batch_method
 from builders.machines import asynchronous
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.protocol import commands, fields, messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.status import sections
 from disttrain.coordinator.strategies.batch import status as batch_status
@@ -100,7 +100,7 @@ def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> 
 
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
     assert machine.state.batch is None
-    restored = messages.Restored(initialised=True, checkpoint=1, version=1)
+    restored = fields.Restored(initialised=True, checkpoint=1, version=1)
     machine.member(Role.SHARD, 0, "s0 again", restored=restored)
     machine.obey()
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_shard_that_dies_after_it_returns_with_the_others() -> None:
     first = machine.batch.cut_number
 
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
-    restored = messages.Restored(initialised=True, checkpoint=first, version=1)
+    restored = fields.Restored(initialised=True, checkpoint=first, version=1)
     machine.member(Role.SHARD, 0, "s0 again", restored=restored)
     for _ in range(2):
         machine.tick(1.0)

@@ -5,7 +5,7 @@ import pytest
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.protocol import commands, fields, messages
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.transport.header import Role
 
@@ -121,12 +121,12 @@ def _resumed(machine: Machine, *senders: SenderPosition) -> Machine:
 def _from_last_ledger(machine: Machine, *senders: SenderPosition) -> Machine:
     ledger = state.from_json(machine.ledgers[max(machine.ledgers)])
     again = Machine(state=resume.from_ledger(ledger, "checkpoints/1", 1), checkpoint_seconds=5.0)
-    restored = messages.Restored(
+    restored = fields.Restored(
         initialised=True,
         checkpoint=max(machine.ledgers),
         version=len(senders),
         senders=tuple(
-            messages.RestoredSender(sender=sender, acknowledged=1, lost=0) for sender in senders
+            fields.RestoredSender(sender=sender, acknowledged=1, lost=0) for sender in senders
         ),
     )
     again.member(Role.SHARD, 0, "s", restored=restored)

@@ -21,11 +21,11 @@ from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting, RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.process.service import Parts, Service
+from disttrain.coordinator.process.service import END_GRACE_SECONDS, Parts, Service
 from disttrain.coordinator.protocol import commands, leave_notices, messages, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
@@ -37,7 +37,7 @@ from disttrain.transport.errors import Refusal
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
-FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad task")
+FAIL = messages.Fail(reason=FailureReason.TASK_ERROR, message="a bad task")
 STOP = messages.Stop(reason="Ctrl-C", at_once=True)
 
 
@@ -687,7 +687,7 @@ def test_while_the_disk_is_full_the_status_is_told_and_a_stop_ends_the_job(
     assert join not in told
     assert stop not in told
     assert served.machine.state.phase is Phase.STOPPED
-    assert served.now - asked < 3 * served.machine.settings.end_grace_seconds
+    assert served.now - asked < 3 * END_GRACE_SECONDS
 
 
 def test_a_stop_waits_for_a_disk_that_is_full_for_a_moment(

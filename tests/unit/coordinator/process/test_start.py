@@ -12,7 +12,7 @@ from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.process import server
-from disttrain.coordinator.process.service import steady_clock
+from disttrain.coordinator.process.server import steady_clock
 from disttrain.job.location import Location
 
 

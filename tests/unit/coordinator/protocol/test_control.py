@@ -19,7 +19,7 @@ from disttrain.coordinator.errors import (
     MessageTooLong,
     NotJoined,
 )
-from disttrain.coordinator.protocol import commands, messages, payloads
+from disttrain.coordinator.protocol import commands, fields, messages, payloads
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, SenderPosition
@@ -266,14 +266,12 @@ def test_counters_go_once_ahead_of_many_answers() -> None:
 
 def _too_long() -> messages.Join:
     """Of a shard that has seen some sixty thousand incarnations of replicas."""
-    known = messages.RestoredSender(
+    known = fields.RestoredSender(
         sender=SenderPosition(index=4095, incarnation=70_000, position=Position(), samples=1 << 50),
         acknowledged=1 << 40,
         lost=0,
     )
-    restored = messages.Restored(
-        initialised=True, checkpoint=1, version=1, senders=60_000 * (known,)
-    )
+    restored = fields.Restored(initialised=True, checkpoint=1, version=1, senders=60_000 * (known,))
     return replace(JOIN, restored=restored)
 
 

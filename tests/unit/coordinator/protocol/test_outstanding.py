@@ -1,6 +1,6 @@
 """When a request without an answer is sent again."""
 
-from disttrain.coordinator.protocol.outstanding import Outstanding
+from disttrain.coordinator.protocol.control import Outstanding
 
 
 def _sent_again(chance: float, longest_seconds: float = 8.0) -> list[float]:

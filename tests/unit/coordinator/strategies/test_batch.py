@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine, batch_method
-from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
 from disttrain.coordinator.strategies import sandblaster
@@ -197,7 +197,7 @@ def test_without_a_whole_checkpoint_the_job_fails_with_the_reason() -> None:
     machine.evaluate(first, second)
 
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.CHECKPOINT_DAMAGED
+    assert machine.state.reason == FailureReason.CHECKPOINT_DAMAGED
     assert "its hash is another one" in machine.state.message
 
 
@@ -237,7 +237,7 @@ def test_without_checkpoints_a_lost_shard_fails_the_job() -> None:
     machine.request(died)
 
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.SHARD_LOST
+    assert machine.state.reason == FailureReason.SHARD_LOST
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -247,7 +247,7 @@ def test_a_loss_that_is_no_number_at_the_first_point_fails_the_job(loss: float) 
     machine.evaluate(first, second, loss=loss)
 
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.DIVERGED
+    assert machine.state.reason == FailureReason.DIVERGED
     assert "at the first point is not a finite number. See that the data" in machine.state.message
 
 
@@ -262,7 +262,7 @@ def test_a_loss_that_is_no_number_at_any_other_point_fails_the_job() -> None:
     assert told is not None
     assert (told["nonFinitePoints"], told["end"]) == (20, "no_minimum")
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.DIVERGED
+    assert machine.state.reason == FailureReason.DIVERGED
     assert "not finite: 20). See that the loss has a lower bound" in machine.state.message
 
 
@@ -300,7 +300,7 @@ def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
     machine.running()
 
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
+    assert machine.state.reason == FailureReason.BATCH_TOO_LARGE
     assert "makes 3 groups of portions, and the data has only 2" in machine.state.message
 
 
@@ -312,7 +312,7 @@ def test_more_groups_than_a_command_has_room_for_fail_the_job(
     machine.running()
 
     assert machine.phase() is Phase.FAILED
-    assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
+    assert machine.state.reason == FailureReason.BATCH_TOO_LARGE
     assert "2 groups of a batch, and 1 are the most" in machine.state.message
 
 

@@ -7,8 +7,8 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import batch_entries, member_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedCommand
-from disttrain.coordinator.phases import Phase
-from disttrain.coordinator.protocol import commands, messages
+from disttrain.coordinator.phases import FailureReason, Phase
+from disttrain.coordinator.protocol import commands
 from disttrain.job.roles import Durability
 
 
@@ -69,11 +69,11 @@ def rolled_back(transaction: Transaction, issued: IssuedCommand) -> None:
 def failed(transaction: Transaction, issued: IssuedCommand, result: commands.CommandFailed) -> None:
     batch, name = transaction.state.batch, issued.member.name
     if batch is None:
-        transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
+        transaction.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
     elif isinstance(issued.order, commands.RollBack):
         _not_rolled_back(transaction, batch, f"{name}: {result.message}", result.why)
     elif result.why is not commands.WhyFailed.OUT_OF_STEP or batch.cut_number is None:
-        transaction.fail(messages.FailureReason.SHARD_LOST, f"{name}: {result.message}")
+        transaction.fail(FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
         begin(transaction, f"{name}: {result.message}")
 
@@ -82,9 +82,9 @@ def _not_rolled_back(
     transaction: Transaction, batch: Batch, message: str, why: commands.WhyFailed
 ) -> None:
     if why is not commands.WhyFailed.DAMAGED:
-        transaction.fail(messages.FailureReason.CHECKPOINT_FAILED, message)
+        transaction.fail(FailureReason.CHECKPOINT_FAILED, message)
     elif not batch.earlier:
-        transaction.fail(messages.FailureReason.CHECKPOINT_DAMAGED, message)
+        transaction.fail(FailureReason.CHECKPOINT_DAMAGED, message)
     else:
         transaction.record(batch_entries.SnapshotDamaged(reason=message))
         _withdraw(transaction, commands.RollBack)
@@ -112,7 +112,7 @@ def _are_at_the_beginning(transaction: Transaction) -> bool:
     """No command is given before there is a checkpoint, if there will be any."""
     if transaction.settings.durability is Durability.NONE:
         message = "a shard was lost and durability is none: nobody else has its vectors"
-        transaction.fail(messages.FailureReason.SHARD_LOST, message)
+        transaction.fail(FailureReason.SHARD_LOST, message)
         return False
     transaction.record(batch_entries.RunRolledBack(shards=incarnations(transaction)))
     return True

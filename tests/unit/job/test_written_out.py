@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from builders.jobs import BATCH, SMALL, a_job
-from disttrain.job import effective
+from disttrain.job import defaults
 from disttrain.job.parsing import parse_job
 
 MANY = (
@@ -21,7 +21,7 @@ def test_a_manifest_that_is_kept_is_yaml_with_every_default_and_without_nulls(
     manifest: str,
 ) -> None:
     job = parse_job(manifest)
-    text = effective.text(job)
+    text = defaults.written_out_text(job)
     assert "null" not in text
     assert "{\n" not in text
     assert "\n  seed: 0\n" in text
@@ -30,15 +30,17 @@ def test_a_manifest_that_is_kept_is_yaml_with_every_default_and_without_nulls(
 
 def test_what_is_null_on_purpose_stays() -> None:
     job = a_job(*MANY)
-    text = effective.text(job)
+    text = defaults.written_out_text(job)
     assert text.count("null") == 5
     assert parse_job(text) == job
 
 
 def test_it_begins_with_what_it_is_for() -> None:
-    assert effective.text(a_job()).startswith("# This run's manifest, with every default")
+    assert defaults.written_out_text(a_job()).startswith(
+        "# This run's manifest, with every default"
+    )
 
 
 def test_a_text_that_looks_like_another_value_is_quoted() -> None:
-    kept = yaml.safe_load(effective.text(a_job(*MANY)))
+    kept = yaml.safe_load(defaults.written_out_text(a_job(*MANY)))
     assert kept["spec"]["task"]["arguments"]["file"] == "1e-3"

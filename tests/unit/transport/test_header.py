@@ -1,6 +1,6 @@
-"""The digest that stands for a job."""
+"""The header: the digest that stands for a job in it."""
 
-from disttrain.transport.digest import job_digest
+from disttrain.transport.header import job_digest
 
 
 def test_digests_are_the_same_everywhere_and_differ_between_jobs() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from builders.fake_cluster import FakeClient, World
+from disttrain_operator import handlers
 from disttrain_operator.cluster.answers import Event, EventType
 from disttrain_operator.cluster.client import Query
 from disttrain_operator.errors import Gone, Unavailable
-from disttrain_operator.handlers import following
-from disttrain_operator.handlers.following import Follower
+from disttrain_operator.handlers import Follower
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.watched import Observer
@@ -93,7 +93,7 @@ def test_watches_that_end_at_once_are_not_opened_without_a_pause(pauses: list[fl
     asked, _ = follow([[], [], []])
 
     assert asked == ["5"] * 4
-    assert pauses == [following._PAUSE] * 3
+    assert pauses == [handlers._PAUSE] * 3
 
 
 def test_lists_that_are_too_old_again_and_again_are_read_less_and_less_often(
@@ -102,7 +102,7 @@ def test_lists_that_are_too_old_again_and_again_are_read_less_and_less_often(
     asked, _ = follow([[Gone("too old")] for _ in range(7)])
 
     assert len(asked) == 8
-    assert pauses == [*following.BACKOFFS, following.BACKOFFS[-1], following.BACKOFFS[-1]]
+    assert pauses == [*handlers.BACKOFFS, handlers.BACKOFFS[-1], handlers.BACKOFFS[-1]]
 
 
 def test_a_bookmark_moves_on_and_tells_nobody() -> None:
@@ -121,7 +121,7 @@ def test_what_is_too_old_is_listed_again() -> None:
 
 
 def test_a_broken_connection_goes_on_from_the_last_event(monkeypatch: Any) -> None:
-    monkeypatch.setattr(following, "BACKOFFS", (0.0,))
+    monkeypatch.setattr(handlers, "BACKOFFS", (0.0,))
     broken: list[Event | Exception] = [event(EventType.MODIFIED, "7"), Unavailable("broken")]
 
     asked, told = follow([broken, [Unavailable("still")]])

@@ -1,1 +1,0 @@
-"""What kopf calls. The only place that knows kopf; each handler takes in an event and is done."""
