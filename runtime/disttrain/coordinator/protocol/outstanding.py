@@ -47,6 +47,10 @@ class Outstanding:
         due = now + pause * (1.0 + _JITTER * self.chance())
         self._waiting[number] = _Waiting(due, 2.0 * pause, waiting.payload)
 
+    def put_off(self, number: int, due: float) -> None:
+        """It is not answered yet, and asking before this time would be in vain."""
+        self._waiting[number] = _Waiting(due, FIRST_SECONDS, self._waiting[number].payload)
+
     def waits(self, number: int) -> bool:
         return number in self._waiting
 
