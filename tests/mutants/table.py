@@ -1147,6 +1147,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
     Mutant(
+        name="members that never connect and have not failed",
+        file=f"{_R}/groups/gloo.py",
+        old="return NotConnected(message)",
+        new="return GroupLost(message)",
+        tests=(f"{_UNIT}/groups/test_gloo.py",),
+    ),
+    Mutant(
+        name="a process that fails because a member of its group has ended",
+        file=f"{_R}/groups/gloo.py",
+        old="        _hear(check)\n",
+        new="",
+        tests=(f"{_UNIT}/groups/test_gloo.py",),
+    ),
+    Mutant(
         name="a group that forms across two incarnations of the coordinator",
         file=f"{_R}/groups/meeting.py",
         old="if reply.coordinator != self._coordinator:",

@@ -32,7 +32,7 @@ def formed(
 ) -> Collective:
     """The group of this incarnation, once all its processes are there.
 
-    `check` raises when this process is to end, now or later. Raises GroupLost.
+    `check` raises when this process is to end, now or later. Raises GroupLost, and NotConnected.
     """
     # A replica of one process has no use for torch.distributed.
     from disttrain.groups import gloo  # noqa: PLC0415
@@ -42,7 +42,7 @@ def formed(
 
 
 def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leader:
-    """The same for the first process, which leads. Raises GroupNotFormed."""
+    """The same for the first process, which leads. Raises GroupNotFormed, and NotConnected."""
     try:
         return Leader(formed(config, membership, member, membership.cancellation.check))
     except (GroupLost, Cancelled) as error:

@@ -10,7 +10,7 @@ from builders.grouped_members import a_member
 from builders.machines import Machine
 from disttrain.coordinator.protocol import messages
 from disttrain.groups import gloo, steps
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import GroupLost, NotConnected
 from disttrain.groups.gloo import GlooGroup
 from disttrain.groups.meeting import Meeting
 from disttrain.launch.exit_code import ExitCode
@@ -145,8 +145,29 @@ def test_members_that_are_kept_from_each_other_do_not_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gloo, "_CONNECT_SECONDS", 0.3)
-    with pytest.raises(GroupLost, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
+    with pytest.raises(NotConnected, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
         gloo.form(Elsewhere(), 0, 2, "127.0.0.1", lambda: None)
+
+
+def refuse(*_: object) -> None:
+    message = "connection refused"
+    raise RuntimeError(message)
+
+
+def test_members_that_refuse_each_other_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "_HEAR_SECONDS", 0.1)
+    monkeypatch.setattr(gloo, "_connected", refuse)
+    with pytest.raises(NotConnected, match="did not connect: connection refused; let nothing"):
+        Pair().form(0).result(PATIENCE_SECONDS)
+
+
+def test_who_hears_that_a_member_has_ended_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "_connected", refuse)
+    pair = Pair()
+    forming = pair.form(0)
+    pair.cancellations[0].cancel()
+    with pytest.raises(Cancelled):
+        forming.result(PATIENCE_SECONDS)
 
 
 def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
