@@ -1161,6 +1161,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/groups/test_gloo.py",),
     ),
     Mutant(
+        name="a process that is told to end while its group forms, and tells nobody",
+        file=f"{_R}/replica/forming.py",
+        old="    membership.leave(member, None)\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_forming.py",),
+    ),
+    Mutant(
+        name="a coordinator's restart that counts as a failure of who meets through it",
+        file=f"{_R}/replica/forming.py",
+        old="        membership.leave(member, None, str(error))\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_forming.py",),
+    ),
+    Mutant(
         name="a group that forms across two incarnations of the coordinator",
         file=f"{_R}/groups/meeting.py",
         old="if reply.coordinator != self._coordinator:",

@@ -2,6 +2,7 @@
 
 DistTrainError
 ├── GroupLost       this incarnation of the group is over: the process ends, and a new one may form
+│   └── FormsAnew   by no failure of a member
 └── NotConnected    its members are all there and do not reach each other: the process has failed
 """
 
@@ -10,6 +11,10 @@ from disttrain.errors import DistTrainError
 
 class GroupLost(DistTrainError):
     """A member has ended, or the members do not find each other any more."""
+
+
+class FormsAnew(GroupLost):
+    """The coordinator was started again while the group formed, and has lost what it was given."""
 
 
 class NotConnected(DistTrainError):
