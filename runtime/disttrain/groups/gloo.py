@@ -3,6 +3,7 @@
 Its messages are neither encrypted nor authenticated; see docs/security.md.
 """
 
+import ctypes
 import math
 import threading
 import time
@@ -29,10 +30,6 @@ _HEAR_SECONDS = 5.0
 _LONGEST = timedelta(days=20)
 """Of one operation, for gloo, which counts milliseconds in 32 bits. Others end here what takes too
 long: a process waits for its group as long as there is no work."""
-
-_FORMED: list[Any] = []
-"""Never let go of: the end of a process group waits for its members, and one that is stopped keeps
-a process whose group is over from ending."""
 
 
 class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above.
@@ -153,5 +150,7 @@ def _connected(store: _Store, partition: int, partitions: int, address: str) -> 
     options._timeout = _LONGEST  # noqa: SLF001
     options._threads = 1  # noqa: SLF001
     made = _Gloo(store, partition, partitions, options)
-    _FORMED.append(made)
+    # Never destroyed, not even as the interpreter ends: the end of a process group waits for its
+    # members, and one that is stopped keeps a process whose group is over from ending.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     return made
