@@ -1,5 +1,6 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,13 @@ from torch import Tensor
 from builders import issuing
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
-from builders.scraping import asked
+from builders.scraping import asked, is_up
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import commands, messages, payloads
 from disttrain.coordinator.protocol.commands import NumberedCommand
+from disttrain.job.pod_layout import HEALTH_PATH, Variable
 from disttrain.launch.process_one import STOPPED
+from disttrain.launcher.run import reserve_port
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
 
@@ -99,6 +102,32 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
         names = {each["name"] for each in job.status()["members"]}
         assert names == {"shard-0", "shard-1", "replica-0", "replica-1"}
         assert_every_sample_was_applied(job)
+        job.assert_promises_held()
+
+
+def test_a_killed_replica_stays_away_as_long_as_the_manifest_says_and_lives(
+    tmp_path: Path,
+) -> None:
+    seconds, gate = 25.0, tmp_path / "gate"
+    manifest = {
+        "spec.task.arguments": {"gate": str(gate)},
+        "spec.failurePolicy": {"restartBackoff": {"initialSeconds": seconds, "maxSeconds": 60}},
+    }
+    with reserve_port() as port, PodJob(tmp_path, manifest) as job:
+        job.changed["replica-a"] = {Variable.METRICS_ADDRESS: f"127.0.0.1:{port}"}
+        job.start(*ALL)
+        job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 2)
+        killed = time.monotonic()
+        job.restart("replica-a")
+        process = job.processes["replica-a"].pid
+        job.wait_until(lambda _: "comes again later" in job.log("replica-a"))
+        assert is_up(f"127.0.0.1:{port}", HEALTH_PATH), "or a kubelet would end it"
+        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        assert time.monotonic() - killed > seconds - 5.0, "counted from its last heartbeat"
+        assert job.processes["replica-a"].pid == process
+        gate.touch()
+        job.complete()
+        assert job.summary()["restarts"]["replica"] == 1
         job.assert_promises_held()
 
 

@@ -86,3 +86,21 @@ def test_a_pod_that_is_told_to_end_takes_its_replica_along_and_only_that_comes_a
         assert job.wait(PAIR[0]) == ExitCode.COMPLETE
         assert job.wait(PAIR[1]) == ExitCode.RESTART, "its pod is to run on"
         end(job, tmp_path, others)
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_a_pod_that_is_told_to_end_while_its_replica_forms_ends_the_incarnation_at_once(
+    tmp_path: Path, told: int
+) -> None:
+    with a_job(tmp_path) as job:
+        first = PAIR[told]
+        job.start("coordinator", "shard-0", "shard-1", first)
+        job.wait_until(lambda status: first in {each["name"] for each in status["members"]})
+        job.tell_to_end(first)
+        assert job.wait(first) == ExitCode.COMPLETE
+        job.wait_until(lambda _: job.member(first)["state"] == "dead")
+        assert job.member(first)["reason"] == "SIGTERM"
+
+        job.start(*PAIR)
+        job.wait_until(lambda status: status["liveReplicas"] == 1)
+        assert incarnations(job) == {2}

@@ -64,6 +64,22 @@ def test_a_killed_replicas_groups_are_computed_by_others(
         assert job.pid("replica-1") == survivor
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
+    tmp_path: Path, undisturbed: dict[str, Tensor], killed: int
+) -> None:
+    pair = ("replica-0-0", "replica-0-1")
+    with RunningJob(tmp_path, [SLOW, "spec.replicas.partitions=2"], BATCH_JOB) as job:
+        job.wait_until(in_stage("computing"))
+        before, others = [job.pid(name) for name in pair], job.pid("replica-1-0")
+        job.kill(pair[killed])
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
+        assert {job.pid(name) for name in pair}.isdisjoint(before)
+        assert job.pid("replica-1-0") == others
+
+
 def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:

@@ -355,8 +355,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that counts who followed as failed",
         file=f"{_O}/policies/restarts.py",
-        old="            if is_consequence(pod, death):\n                continue\n",
-        new="",
+        old="for death, number in new if not is_consequence(pod, death)]",
+        new="for death, number in new]",
+        tests=(f"{_OPERATOR}/policies/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="an operator that charges each of two processes that died together",
+        file=f"{_O}/policies/restarts.py",
+        old="charged = number - together.repeats(pod, death)",
+        new="charged = number",
+        tests=(f"{_OPERATOR}/policies/test_replicas_of_several.py",),
+    ),
+    Mutant(
+        name="an operator for which all deaths of a replica are one",
+        file=f"{_O}/policies/restarts.py",
+        old="abs(death.time - time) < _TOGETHER",
+        new="True",
         tests=(f"{_OPERATOR}/policies/test_replicas_of_several.py",),
     ),
     Mutant(

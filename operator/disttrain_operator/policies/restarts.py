@@ -6,7 +6,7 @@ Of several processes of a replica one fails and the others end because of it, wh
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from disttrain.job.failure_policy import (
@@ -25,6 +25,10 @@ _DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD
 """Comes before the job's rules, unless one of them is about disruptions."""
 
 _OTHERWISE = FailureAction.RESTART_POD
+
+_TOGETHER = timedelta(seconds=10)
+"""Between the deaths of two processes of a replica that are one failure. A kubelet waits as long
+before it starts a process for the third time: what dies later has seldom died together."""
 
 _UID_CHARACTERS = 8
 
@@ -65,6 +69,10 @@ def _rule_matches(rule: FailureRule, role: Role, death: Death) -> bool:
     )
 
 
+_New = tuple[Death | None, int]
+"""How a process died, and how many of its failures that stands for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A pod that failed since it was counted last."""
@@ -90,6 +98,40 @@ class Tally:
     @property
     def charged(self) -> int:
         return self.total - self.outside
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """Failures that were counted, of replicas of several processes."""
+
+    deaths: dict[str, list[tuple[str, datetime]]]
+    """Names of pods, and when they died, by the workload that keeps a replica."""
+
+    @classmethod
+    def before(cls, pods: Iterable[tuple[PodRecord, Sequence[_New]]]) -> "_Together":
+        """What was counted before the new failures of each, as far as pods tell of it."""
+        together = cls({})
+        for pod, new in pods:
+            known = pod.deaths[:-1] if pod.restarting and pod.phase != "Failed" else pod.deaths
+            fresh = [death for death, _ in new]
+            for death in known if pod.is_of_several else ():
+                if death not in fresh and not is_consequence(pod, death):
+                    together._of(pod).append((pod.name, death.time))
+        return together
+
+    def repeats(self, pod: PodRecord, death: Death | None) -> bool:
+        """Whether another process of the same replica died at the same time; takes note of it."""
+        if death is None or not pod.is_of_several or not pod.controller:
+            return False
+        counted = self._of(pod)
+        found = any(
+            name != pod.name and abs(death.time - time) < _TOGETHER for name, time in counted
+        )
+        counted.append((pod.name, death.time))
+        return found
+
+    def _of(self, pod: PodRecord) -> list[tuple[str, datetime]]:
+        return self.deaths.setdefault(pod.controller, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +166,32 @@ def count(
     for role, tally in tallies.items():
         # A job that is made smaller must not fail of what its size allowed.
         tally.members = max(tally.members, members.get(role, 1))
+    found = [(pod, _since(tallies[pod.role], pod, policy.rules)) for pod in pods]
+    together = _Together.before(found)
     fresh = []
-    for pod in pods:
+    for pod, new in found:
         tally = tallies[pod.role]
-        failures = _failures(pod, judge(policy.rules, pod.role, pod.death))
-        if failures == 0:
-            continue
-        uid = pod.uid[:_UID_CHARACTERS]
-        known = tally.known.get(uid, 0)
-        tally.seen[uid] = max(failures, known)
-        for death, number in _new_deaths(pod, failures - known):
-            if is_consequence(pod, death):
-                continue
+        for death, number in new:
             verdict = judge(policy.rules, pod.role, death)
             fresh.append(Failed(pod, verdict))
-            tally.total += number
+            # Rules are about each process, budgets about replicas.
+            charged = number - together.repeats(pod, death)
+            tally.total += charged
             if verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
-                tally.outside += number
+                tally.outside += charged
     return Counted(tallies, _text(tallies), tuple(fresh))
+
+
+def _since(tally: Tally, pod: PodRecord, rules: Sequence[FailureRule]) -> list[_New]:
+    """A pod's failures since it was counted last, which the tally takes note of."""
+    failures = _failures(pod, judge(rules, pod.role, pod.death))
+    if failures == 0:
+        return []
+    uid = pod.uid[:_UID_CHARACTERS]
+    known = tally.known.get(uid, 0)
+    tally.seen[uid] = max(failures, known)
+    new = _new_deaths(pod, failures - known)
+    return [(death, number) for death, number in new if not is_consequence(pod, death)]
 
 
 def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | None:
@@ -178,7 +228,7 @@ def _failures(pod: PodRecord, verdict: Verdict) -> int:
     return pod.restarts + int(pod.phase == "Failed" and (not asked or minds))
 
 
-def _new_deaths(pod: PodRecord, number: int) -> list[tuple[Death | None, int]]:
+def _new_deaths(pod: PodRecord, number: int) -> list[_New]:
     """How the pod died in its last failures, and how many of them each death stands for."""
     if number <= 0:
         return []

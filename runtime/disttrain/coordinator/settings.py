@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from disttrain.job import defaults
+from disttrain.job.failure_policy import RestartBackoff
 from disttrain.job.roles import Durability
 from disttrain.job.spec import Spec
 from disttrain.job.stop import Evaluation, Stop
 from disttrain.transport.header import Role
+
+_AT_ONCE = RestartBackoff(initial_seconds=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +50,7 @@ class Settings:
     """Silence after which a replica's leases go to others."""
     member_timeout_seconds: float = 60.0
     """Silence after which a member counts as dead."""
+    restart_backoff: RestartBackoff = _AT_ONCE
     max_non_finite: int = 10
     staleness_bound: int = 20
     """Updates per replica; more of staleness needs an explanation."""
@@ -91,5 +95,6 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         heartbeat_seconds=job.coordinator.heartbeat_seconds,
         lease_seconds=job.coordinator.lease_seconds,
         member_timeout_seconds=job.coordinator.member_timeout_seconds,
+        restart_backoff=job.failure_policy.restart_backoff,
         max_non_finite=job.failure_policy.max_non_finite_gradients,
     )

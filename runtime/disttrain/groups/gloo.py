@@ -3,6 +3,7 @@
 Its messages are neither encrypted nor authenticated; see docs/security.md.
 """
 
+import ctypes
 import math
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import GroupLost, NotConnected
 from disttrain.groups.meeting import Meeting
 from disttrain.groups.steps import Collective
 
@@ -24,13 +25,11 @@ _LOOK_AGAIN_SECONDS = 0.05
 _CONNECT_SECONDS = 120.0
 """For the members to connect, from when each knows where the others are. It takes a moment, and who
 is kept from it waits for ever, while it seems to live."""
+_HEAR_SECONDS = 5.0
+"""For the coordinator to say that a member has ended, where another one does not connect."""
 _LONGEST = timedelta(days=20)
 """Of one operation, for gloo, which counts milliseconds in 32 bits. Others end here what takes too
 long: a process waits for its group as long as there is no work."""
-
-_FORMED: list[Any] = []
-"""Never let go of: the end of a process group waits for its members, and one that is stopped keeps
-a process whose group is over from ending."""
 
 
 class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above.
@@ -98,7 +97,7 @@ def form(
     """Connect with all members of this incarnation, as soon as they are there.
 
     `address`: of this machine, where the others connect to. `check` raises when this process is to
-    end, also later. Raises GroupLost.
+    end, also later. Raises GroupLost, and NotConnected.
     """
     formed: Future[Any] = Future()
     store = _Store(meeting)
@@ -120,17 +119,28 @@ def form(
             continue
         end = min(end, time.monotonic() + _CONNECT_SECONDS)
         if time.monotonic() >= end:
-            message = (
-                f"the group did not form: its members did not connect within {_CONNECT_SECONDS:g} "
-                f"s; let nothing, such as a NetworkPolicy, keep them from each other at {address}"
-            )
-            raise GroupLost(message)
+            raise _not_connected(f"did not connect within {_CONNECT_SECONDS:g} s", address)
     try:
         return GlooGroup(formed.result(), check)
     except RuntimeError as error:
+        _hear(check)
+        raise _not_connected(f"did not connect: {error}", address) from error
+
+
+def _hear(check: Callable[[], None]) -> None:
+    """Wait a moment for the word that this incarnation is over; `check` raises then."""
+    end = time.monotonic() + _HEAR_SECONDS
+    while time.monotonic() < end:
         check()
-        message = f"the group did not form: {error}"
-        raise GroupLost(message) from error
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _not_connected(how: str, address: str) -> NotConnected:
+    message = (
+        f"the group did not form: its members {how}; let nothing, such as a NetworkPolicy, keep "
+        f"them from each other at {address}"
+    )
+    return NotConnected(message)
 
 
 def _connected(store: _Store, partition: int, partitions: int, address: str) -> Any:
@@ -140,5 +150,7 @@ def _connected(store: _Store, partition: int, partitions: int, address: str) -> 
     options._timeout = _LONGEST  # noqa: SLF001
     options._threads = 1  # noqa: SLF001
     made = _Gloo(store, partition, partitions, options)
-    _FORMED.append(made)
+    # Never destroyed, not even as the interpreter ends: the end of a process group waits for its
+    # members, and one that is stopped keeps a process whose group is over from ending.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     return made

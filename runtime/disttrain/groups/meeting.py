@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import FormsAnew, GroupLost
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -56,5 +56,5 @@ class Meeting:
         self._coordinator = self._coordinator or reply.coordinator
         if reply.coordinator != self._coordinator:
             message = "the coordinator was started again while the group formed: it forms anew"
-            raise GroupLost(message)
+            raise FormsAnew(message)
         return reply.values

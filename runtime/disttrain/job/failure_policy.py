@@ -44,13 +44,26 @@ class MaxRestarts(Section):
 
 
 class RestartBackoff(Section):
-    """Waiting before a restart; it doubles with each failure of the same process."""
+    """The shortest time from a failure to the next incarnation of a shard or replica.
+
+    It doubles with each failure in a row of the same one.
+    """
 
     initial_seconds: NotNegative = 0.5
-    """Seconds before the first restart."""
+    """Seconds after the first failure."""
 
     max_seconds: Positive = 30.0
-    """The longest wait, in seconds; at least initialSeconds."""
+    """The longest wait, in seconds; at least initialSeconds. Whoever lives longer than this begins
+    again with initialSeconds."""
+
+    def seconds(self, failures_before: int) -> float:
+        """From a failure that so many in a row have preceded to the next incarnation."""
+        # 2.0**64 is far beyond any wait, and a larger exponent would overflow.
+        return min(self.initial_seconds * 2.0 ** min(failures_before, 64), self.max_seconds)
+
+    def forgets_after(self, lived_seconds: float) -> bool:
+        """Whether an incarnation lived so long that its end is the first in a row."""
+        return lived_seconds > self.max_seconds
 
     def problem(self) -> str | None:
         first, longest = self.initial_seconds, self.max_seconds
@@ -98,9 +111,9 @@ class FailurePolicy(Section):
     """Restart budgets per role."""
 
     restart_backoff: RestartBackoff = RestartBackoff()
-    """Waiting before a restart on one machine. On Kubernetes kubelets wait in their own way: not
-    before the first restart of a pod's process, then 10 seconds, and twice as long each time up to
-    five minutes."""
+    """How long failed shards and replicas stay away, on one machine and on Kubernetes. There their
+    kubelets wait, too, and the longer wait counts: a kubelet starts a pod's process again at once,
+    then after 10 seconds, and twice as long each time up to five minutes."""
 
     rules: Annotated[
         tuple[FailureRule, ...],

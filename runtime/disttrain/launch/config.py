@@ -162,8 +162,9 @@ class LaunchConfig:
 
     @property
     def join_seconds(self) -> float:
-        """How long this process waits for the coordinator."""
-        return _JOIN_SECONDS[self.supervisor]
+        """How long this process waits for the coordinator, which may tell it to come later."""
+        backoff = self.job.spec.failure_policy.restart_backoff
+        return _JOIN_SECONDS[self.supervisor] + backoff.max_seconds
 
     @property
     def checkpoints(self) -> Location:

@@ -75,7 +75,7 @@ def decide(
     if reason := _reason_to_give_up(spec, history, role, exit_):
         return reason
     backoff = spec.failure_policy.restart_backoff
-    if lived_seconds > backoff.max_seconds:
+    if backoff.forgets_after(lived_seconds):
         history.failures_in_a_row[name] = 0
     delay = _delay(backoff, history.failures_in_a_row[name], exit_)
     history.failures_in_a_row[name] += 1
@@ -102,6 +102,5 @@ def _reason_to_give_up(
 
 
 def _delay(backoff: RestartBackoff, failures_before: int, exit_: Exit) -> float:
-    # 2.0**64 is far beyond any wait, and a larger exponent would overflow.
-    delay = min(backoff.initial_seconds * 2.0 ** min(failures_before, 64), backoff.max_seconds)
+    delay = backoff.seconds(failures_before)
     return max(delay, EARLY_END_SECONDS) if exit_.is_orderly else delay

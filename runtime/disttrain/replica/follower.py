@@ -72,11 +72,9 @@ class _Follower:
             return self._follow()
         except (GroupLost, Cancelled) as error:
             LOG.warning("its group is over", incarnation=self._member.incarnation, error=error)
-            self._told = self._told or self._membership.told_to_end()
-            if self._told is None and isinstance(error, Cancelled):
-                self._membership.leave(self._member, None)
-                return ExitCode.INTERRUPTED
-            return ExitCode.RESTART if self._told is None else self._told
+            if self._told is not None:
+                return self._told
+            return forming.end_of(self._membership, self._member, error)
 
     def _follow(self) -> ExitCode:
         group = forming.formed(self._config, self._membership, self._member, self._check)

@@ -8,7 +8,7 @@ from disttrain.coordinator.errors import CoordinatorError
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.errors import DistTrainError
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import FormsAnew, GroupLost
 from disttrain.groups.meeting import Meeting
 from disttrain.groups.steps import Collective, Leader
 from disttrain.launch.config import LaunchConfig
@@ -32,7 +32,7 @@ def formed(
 ) -> Collective:
     """The group of this incarnation, once all its processes are there.
 
-    `check` raises when this process is to end, now or later. Raises GroupLost.
+    `check` raises when this process is to end, now or later. Raises GroupLost, and NotConnected.
     """
     # A replica of one process has no use for torch.distributed.
     from disttrain.groups import gloo  # noqa: PLC0415
@@ -42,13 +42,30 @@ def formed(
 
 
 def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leader:
-    """The same for the first process, which leads. Raises GroupNotFormed."""
+    """The same for the first process, which leads. Raises GroupNotFormed, and NotConnected."""
     try:
         return Leader(formed(config, membership, member, membership.cancellation.check))
     except (GroupLost, Cancelled) as error:
-        code = membership.told_to_end()
         why = str(error) or "told to end"
-        raise GroupNotFormed(why, ExitCode.RESTART if code is None else code) from error
+        raise GroupNotFormed(why, end_of(membership, member, error)) from error
+
+
+def end_of(membership: Membership, member: MemberId, error: GroupLost | Cancelled) -> ExitCode:
+    """How a process ends that cannot take part any more.
+
+    If it does so by its own will, this ends the incarnation: the others need not wait for it.
+    """
+    told = membership.told_to_end()
+    if told is not None:
+        return told
+    if isinstance(error, FormsAnew):
+        membership.leave(member, None, str(error))
+        return ExitCode.RESTART
+    if isinstance(error, GroupLost):
+        # Another one has failed. A notice would say that nobody has.
+        return ExitCode.RESTART
+    membership.leave(member, None)
+    return ExitCode.INTERRUPTED
 
 
 def _answer(membership: Membership, request: messages.Request) -> messages.Reply:

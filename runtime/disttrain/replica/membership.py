@@ -141,9 +141,9 @@ class Membership:
         )
         return Sides(push=PushClient(client), fetch=FetchClient(client))
 
-    def leave(self, member: MemberId, progress: Progress | None) -> None:
+    def leave(self, member: MemberId, progress: Progress | None, reason: str = "SIGTERM") -> None:
         """Say that this process ends by its own will. None: the shards tell how far it came."""
-        leave = Leave(member=member, reason="SIGTERM", progress=progress)
+        leave = Leave(member=member, reason=reason, progress=progress)
         answer = self.coordinator.request(leave)
         if wait([answer], _HEARD_SECONDS).not_done:
             self.leave_notices.write(leave)

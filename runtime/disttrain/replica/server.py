@@ -55,6 +55,8 @@ def _live(
     joined = membership.join(introduction, served.latest_report)
     leader = None
     if config.partitions > 1:
+        # Whoever joins the others may wait for them for long.
+        signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)
         ready = replace(ready, before_step=leader.before_step)
     else:

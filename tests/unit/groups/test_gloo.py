@@ -10,7 +10,7 @@ from builders.grouped_members import a_member
 from builders.machines import Machine
 from disttrain.coordinator.protocol import messages
 from disttrain.groups import gloo, steps
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import FormsAnew, GroupLost, NotConnected
 from disttrain.groups.gloo import GlooGroup
 from disttrain.groups.meeting import Meeting
 from disttrain.launch.exit_code import ExitCode
@@ -25,6 +25,8 @@ class Pair:
     def __init__(self) -> None:
         self.machine = Machine(partitions=2)
         self._lock = threading.Lock()
+        self.waits = threading.Event()
+        """Whether somebody has asked for what another one gives."""
         self.cancellations = [Cancellation(), Cancellation()]
         self._pool = ThreadPoolExecutor(2)
         replies = [self._ask(a_member(partition, "ab"[partition])) for partition in (0, 1)]
@@ -47,7 +49,16 @@ class Pair:
 
     def _ask(self, request: messages.Request) -> messages.Reply:
         with self._lock:
-            return self.machine.request(request)
+            reply = self.machine.request(request)
+        if isinstance(request, messages.Meet) and request.wanted:
+            self.waits.set()
+        return reply
+
+    def restart_coordinator(self) -> None:
+        with self._lock:
+            again = Machine(self.machine.state, partitions=2)
+            again.coordinator.restarted(again.now, committed=None)
+            self.machine = again
 
 
 def test_members_sum_what_each_gives_and_wait_for_each_other() -> None:
@@ -145,8 +156,29 @@ def test_members_that_are_kept_from_each_other_do_not_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gloo, "_CONNECT_SECONDS", 0.3)
-    with pytest.raises(GroupLost, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
+    with pytest.raises(NotConnected, match=r"did not connect within 0\.3 s; let nothing, .* 127"):
         gloo.form(Elsewhere(), 0, 2, "127.0.0.1", lambda: None)
+
+
+def refuse(*_: object) -> None:
+    message = "connection refused"
+    raise RuntimeError(message)
+
+
+def test_members_that_refuse_each_other_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "_HEAR_SECONDS", 0.1)
+    monkeypatch.setattr(gloo, "_connected", refuse)
+    with pytest.raises(NotConnected, match="did not connect: connection refused; let nothing"):
+        Pair().form(0).result(PATIENCE_SECONDS)
+
+
+def test_who_hears_that_a_member_has_ended_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "_connected", refuse)
+    pair = Pair()
+    forming = pair.form(0)
+    pair.cancellations[0].cancel()
+    with pytest.raises(Cancelled):
+        forming.result(PATIENCE_SECONDS)
 
 
 def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
@@ -154,3 +186,12 @@ def test_a_group_whose_incarnation_is_over_does_not_form() -> None:
     pair.machine.request(a_member(1, "b2"))
     with pytest.raises(GroupLost, match="no member any more"):
         pair.form(0).result(PATIENCE_SECONDS)
+
+
+def test_a_group_forms_anew_when_its_coordinator_was_started_again() -> None:
+    pair = Pair()
+    forming = pair.form(0)
+    assert pair.waits.wait(PATIENCE_SECONDS)
+    pair.restart_coordinator()
+    with pytest.raises(FormsAnew):
+        forming.result(PATIENCE_SECONDS)

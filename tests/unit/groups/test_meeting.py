@@ -10,7 +10,7 @@ from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.groups.errors import GroupLost
+from disttrain.groups.errors import FormsAnew, GroupLost
 from disttrain.groups.meeting import Meeting
 from disttrain.transport.header import Role
 
@@ -67,7 +67,7 @@ def test_a_coordinator_that_was_started_again_has_lost_what_it_was_given() -> No
     again.coordinator.restarted(again.now, committed=None)
     machine.coordinator = again.coordinator
 
-    with pytest.raises(GroupLost, match="started again while the group formed"):
+    with pytest.raises(FormsAnew, match="started again while the group formed"):
         early.get("1")
     late.put("1", b"there")
     assert late.get("1") == b"there"

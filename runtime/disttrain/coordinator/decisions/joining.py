@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.phases import FailureReason, IncarnationState
+from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
@@ -18,7 +18,7 @@ MOST_REPLICAS = 4096
 
 def join(
     transaction: Transaction, request: messages.Join
-) -> messages.Joined | messages.Refused | None:
+) -> messages.Joined | messages.Refused | messages.ComeAgain | None:
     """Names the process and its incarnation; the same instance gets the same answer.
 
     None: too early to tell; the process asks again.
@@ -45,7 +45,7 @@ def join(
 
 def _take_in(
     transaction: Transaction, request: messages.Join, groups: dict[int, Group]
-) -> messages.Joined | messages.Refused:
+) -> messages.Joined | messages.Refused | messages.ComeAgain:
     """Into the present incarnation of its group, or as the first member of the next one."""
     index = _choose_index(transaction, request) if request.index is None else request.index
     if index is None:
@@ -54,7 +54,12 @@ def _take_in(
     if found is not None and found.has_room_for(request.partition, request.partitions):
         return _joined(transaction, _admit(transaction, request, index, found.incarnation))
     if found is not None:
-        membership.lose(transaction, found, IncarnationState.DEAD, "a newer incarnation has joined")
+        membership.fail(transaction, found, "a newer incarnation has joined")
+    if not _brings_own_data(request):
+        backoff = transaction.settings.restart_backoff
+        later = transaction.failures.put_off(request, index, transaction.now, backoff)
+        if later is not None:
+            return later
     incarnation = membership.next_incarnation(transaction, request.role, index)
     return _joined(transaction, _admit(transaction, request, index, incarnation))
 

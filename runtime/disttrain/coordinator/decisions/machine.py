@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import answers, joining, membership, news, running, steering
+from disttrain.coordinator.decisions.failures import Failures
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.decisions.meetings import Meetings
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Places, Transaction
@@ -43,6 +44,7 @@ class Coordinator:
         self._commands = OpenCommands(state)
         self._live = LiveMembers(state)
         self.watch = Watch()
+        self._failures = Failures()
         self._meetings = Meetings()
         self._places = places
         self._announced = {Role.REPLICA: 0, Role.SHARD: 0}
@@ -151,6 +153,7 @@ class Coordinator:
             stage=at_work(self.stages, self.state),
             places=self._places,
             watch=self.watch,
+            failures=self._failures,
             commands=self._commands,
             live=self._live,
             now=now,

@@ -14,6 +14,7 @@ from disttrain.coordinator.protocol.fields import (
     name_of,
 )
 from disttrain.job.roles import Durability
+from disttrain.launch.exit_code import ExitCode
 from disttrain.transport.header import Role
 
 _LOOK_FRACTION = 0.02
@@ -75,6 +76,18 @@ def lose(transaction: Transaction, found: Group, state: IncarnationState, reason
         _holder_lost(transaction, found, reason)
 
 
+def fail(transaction: Transaction, found: Group, reason: str) -> None:
+    """A group's incarnation has ended by no decision: the next one may have to wait.
+
+    It ended when one of its members was heard for the last time, or later.
+    """
+    if found.live and not found.own_data:
+        heard, now = transaction.watch.heard, transaction.now
+        ended = min((heard.get(member, now) for member in found.members), default=now)
+        transaction.failures.note(found, ended, transaction.settings.restart_backoff)
+    lose(transaction, found, IncarnationState.DEAD, reason)
+
+
 def leave(transaction: Transaction, request: messages.Leave) -> None:
     """A member ends by its own will, and with it its group; where a replica ended is known."""
     found = transaction.state.group(request.member)
@@ -104,7 +117,10 @@ def died(transaction: Transaction, request: messages.MemberDied) -> None:
         name = found.process_name(partition)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
     if found is not None and found.is_process(partition, request.pid):
-        lose(transaction, found, IncarnationState.DEAD, what.strip())
+        if request.exit_code == ExitCode.RESTART:
+            lose(transaction, found, IncarnationState.DEAD, what.strip())
+        else:
+            fail(transaction, found, what.strip())
     if not request.final:
         return
     if request.role is Role.SHARD and transaction.settings.durability is Durability.NONE:
@@ -126,7 +142,7 @@ def check_silence(transaction: Transaction) -> None:
         silence, who = _longest_silence(transaction, found)
         draining = transaction.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
-            lose(transaction, found, IncarnationState.DEAD, f"{who}silent for {silence:.1f} s")
+            fail(transaction, found, f"{who}silent for {silence:.1f} s")
         elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
             _expire(transaction, found.member)
 

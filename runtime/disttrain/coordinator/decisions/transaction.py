@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from disttrain.coordinator.decisions.failures import Failures
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenCommands
 from disttrain.coordinator.journal import entries, job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
@@ -136,6 +137,7 @@ class Transaction:
     """The number of the one at work."""
     places: Places
     watch: Watch
+    failures: Failures
     commands: OpenCommands
     live: LiveMembers
     now: float

@@ -70,6 +70,10 @@ class Outstanding:
         due = now + pause * (1.0 + _JITTER * self.chance())
         self._waiting[number] = _Waiting(due, 2.0 * pause, waiting.payload)
 
+    def put_off(self, number: int, due: float) -> None:
+        """It is not answered yet, and asking before this time would be in vain."""
+        self._waiting[number] = _Waiting(due, FIRST_SECONDS, self._waiting[number].payload)
+
     def waits(self, number: int) -> bool:
         return number in self._waiting
 
@@ -254,11 +258,13 @@ class ControlConnection:
         is_heartbeat = header.sequence in self._heartbeats
         # A reply that cannot be read is none: the request is repeated when it is due.
         reply = payloads.parse_reply(payload)
+        if isinstance(reply, messages.ComeAgain):
+            LOG.info("comes again later", seconds=round(reply.seconds, 1), reason=reply.message)
+            self._outstanding.put_off(header.sequence, self._clock() + reply.seconds)
+            return
         self._outstanding.answered(header.sequence)
         self._heartbeats.discard(header.sequence)
         self._check_admission(reply)
-        if isinstance(reply, messages.Joined):
-            self._member = reply.member
         if isinstance(reply, messages.Work):
             # It says nothing of those that are lost where the request was put off.
             self.lost_leases |= set(reply.lost_leases)
@@ -283,6 +289,7 @@ class ControlConnection:
     def _hear(self, reply: messages.Reply) -> None:
         """What a reply says of other members, and how often to speak."""
         if isinstance(reply, messages.Joined):
+            self._member = reply.member
             self.latest = messages.HeartbeatReply(
                 epoch=reply.epoch,
                 shards=reply.shards,

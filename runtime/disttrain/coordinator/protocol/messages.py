@@ -38,7 +38,7 @@ UNASKED = 0
 class Join(Tagged, kind="join"):
     """A process introduces itself.
 
-    The same instance gets the same answer. Answer `Joined` or `Refused`.
+    The same instance gets the same answer. Answer `Joined`, `ComeAgain` or `Refused`.
     """
 
     role: Role
@@ -271,6 +271,17 @@ class Joined(Tagged, kind="joined"):
     """None: as the member was started."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComeAgain(Tagged, kind="come_again"):
+    """The answer to a `Join` that comes too early: it is to be sent again later.
+
+    A process that cannot read this asks as often as it does without an answer.
+    """
+
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    message: Text
+
+
 class RefusalReason(StrEnum):
     """Why the coordinator refused a request."""
 
@@ -372,6 +383,14 @@ class StatusReply(Tagged, kind="status_reply"):
 
 
 Reply: TypeAlias = Annotated[
-    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply | Placed | Met,
+    Joined
+    | ComeAgain
+    | Refused
+    | HeartbeatReply
+    | Work
+    | Acknowledged
+    | StatusReply
+    | Placed
+    | Met,
     Field(discriminator="kind"),
 ]

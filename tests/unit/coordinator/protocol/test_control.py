@@ -596,3 +596,21 @@ def test_the_threaded_client_ends_when_this_incarnation_is_fenced() -> None:
     with pytest.raises(MemberFenced):
         client.request(messages.Status()).result(5)
     client.close()
+
+
+def test_who_comes_too_early_asks_again_when_it_was_told_to() -> None:
+    seconds = 300.0
+    channel, clock = ScriptedChannel(_accepting), Clock()
+    asked: list[float] = []
+
+    def script(request: messages.Request) -> messages.Reply | None:
+        asked.append(clock.now)
+        if clock.now < seconds:
+            return messages.ComeAgain(seconds=seconds - clock.now, message="it failed")
+        return _accepting(request)
+
+    channel.script = script
+    control = ControlConnection(channel, Role.SHARD, 1.0, clock)
+    assert control.join(JOIN, timeout=2 * seconds).member == MEMBER
+    assert len(asked) == 2
+    assert asked[1] == pytest.approx(seconds, abs=1.0)

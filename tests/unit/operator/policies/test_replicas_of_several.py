@@ -1,7 +1,10 @@
 """Of several processes of a replica one fails, and the others end because of it."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from builders.operator_jobs import NOW, child, job, pod
 from disttrain.job.failure_policy import FailureAction, FailurePolicy, FailureRule
@@ -48,6 +51,46 @@ def test_whoever_followed_before_and_fails_now_is_counted_once() -> None:
     later = [member(0, KILLED, times=5, earlier=(FOLLOWED,)), member(1, FOLLOWED, times=5)]
 
     assert total(count(later, counted.annotation)) == before + 1
+
+
+def later(seconds: float, **changed: Any) -> Death:
+    return replace(KILLED, time=NOW + timedelta(seconds=seconds), **changed)
+
+
+def of_one_replica(*deaths: Death, times: int = 1) -> list[PodRecord]:
+    return [
+        member(partition, death, times, controller="replica 0", uid=f"{partition}")
+        for partition, death in enumerate(deaths)
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_processes_that_die_at_once_are_one_failure_whoever_is_seen_first(
+    order: tuple[int, ...],
+) -> None:
+    pods = of_one_replica(KILLED, later(3), later(1, exit_code=1))
+    annotation, seen = "", list[PodRecord]()
+    for place in order:
+        seen.append(pods[place])
+        counted = count(seen, annotation)
+        annotation = counted.annotation
+        assert total(counted) == 1
+        assert [each.pod.name for each in counted.fresh] == [pods[place].name], "rules see each"
+    assert total(count(pods)) == 1
+
+
+def test_what_dies_later_or_in_another_replica_is_another_failure() -> None:
+    assert total(count(of_one_replica(KILLED, later(10)))) == 2
+    others = of_one_replica(KILLED, KILLED)
+    others[1] = replace(others[1], controller="replica 1")
+    assert total(count(others)) == 2
+
+
+def test_each_incarnation_of_which_two_processes_die_is_one_failure() -> None:
+    counted = count(of_one_replica(KILLED, later(1)))
+    first, second = of_one_replica(later(30), later(31), times=2)
+    again = [replace(first, earlier=(KILLED,)), replace(second, earlier=(later(1),))]
+    assert total(count(again, counted.annotation)) == 2
 
 
 def test_a_replica_of_one_process_follows_nobody() -> None:
