@@ -57,6 +57,8 @@ class ShardState:
     """Updates in the values."""
     samples: int = 0
     """Samples of all pushes applied completely, which the schedule goes by."""
+    train_samples: int = 0
+    """Samples of a pass over the training data; 0: not known, or of no use."""
     live_replicas: int = 1
     steps: StepCounts = field(default_factory=lambda: StepCounts(Range(0, 0)))
     """Of a rule that counts them."""

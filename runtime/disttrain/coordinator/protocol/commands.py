@@ -32,6 +32,8 @@ class Configure(Tagged, kind="configure"):
 
     placement: Placement | None = None
     """None in the journal: it is put in as the command is sent."""
+    train_samples: Count = 0
+    """As in `messages.Joined`; in the journal 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 from pydantic.alias_generators import to_camel
 
+from disttrain.job import defaults, length
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule
 from disttrain.job.spec import KINDS, Audit, Spec
@@ -74,6 +75,17 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
     if stop.epochs or stop.steps or stop.samples or stop.seconds:
         return None
     return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
+
+
+def _schedule_fits(spec: Spec) -> str | None:
+    """As far as it is known without the data; of a job's every stage."""
+    for stage in defaults.stages(spec):
+        strategy = stage.strategy.rule
+        for run in length.without_data(stage.stop, stage.batch_size or 1):
+            problem = strategy.problem_in(run)
+            if problem is not None:
+                return f"{to_camel(strategy.name)}.{problem}"
+    return None
 
 
 def _model_is_not_divided(spec: Spec) -> str | None:
@@ -162,6 +174,13 @@ RULES = (
         (_STOP,),
         _target_may_never_be_met,
         Severity.WARNING,
+    ),
+    Rule(
+        "A schedule fits into the run, and has an end to go by where it goes by the run: its "
+        "warm-up and its decay, and what ends the run in `spec.stop`.",
+        ("spec", "strategy"),
+        (_STOP, _BATCH_SIZE),
+        _schedule_fits,
     ),
     Rule(
         "A model is not divided yet: with `partitions` above 1, all but the first process of a "
