@@ -185,5 +185,10 @@ class HolderSide(ABC):
         return None
 
     @property
+    def rate(self) -> float | None:
+        """The learning rate of the next update; None: there is no such thing."""
+        return None
+
+    @property
     def figures(self) -> BatchFigures:
         return BatchFigures()

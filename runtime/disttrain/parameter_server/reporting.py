@@ -79,6 +79,7 @@ class Reporter:
             busy_seconds=self.busy_seconds,
             uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
+            rate=self.shard.stage.rate if state.is_initialised else None,
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(
                 LostUpdates(

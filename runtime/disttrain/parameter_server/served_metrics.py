@@ -41,6 +41,11 @@ def of(served: ServedMetrics) -> Metrics:
     return (
         gauge("shard_version", "Updates that this shard has applied.", report.version),
         gauge("shard_incarnation", "Incarnation of this shard.", served.incarnation),
+        gauge(
+            "learning_rate",
+            "Learning rate of the next update, by the schedule; 0 where there is none.",
+            report.rate or 0.0,
+        ),
         counter("updates_applied", "Updates applied completely.", report.applied),
         counters("updates_refused", "Updates refused.", "reason", refused),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),

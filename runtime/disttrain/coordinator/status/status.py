@@ -62,6 +62,7 @@ def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float
             "epoch": progress.epochs_processed(state),
             "samplesPerSecond": watch.samples_per_second(),
             "loss": stages[at_work(stages, state)].loss(state, watch),
+            "learningRate": sections.learning_rate(watch),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,

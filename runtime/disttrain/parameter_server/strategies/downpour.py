@@ -78,6 +78,11 @@ class PushedGradients(HolderSide):
         run = self._extent(self.state.train_samples)
         self._factor = self.config.schedule.rates(run)
 
+    @property
+    def rate(self) -> float:
+        """By the schedule, before the factors of single parameters."""
+        return self._rate(self.state.samples)
+
     def drop(self, incarnation: SenderIncarnation) -> None:
         for known in [known for known in self._fetches if known.sender == incarnation.sender]:
             if known.incarnation <= incarnation.incarnation:
