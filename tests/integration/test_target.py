@@ -1,4 +1,4 @@
-"""A job that is to reach a target, with real processes."""
+"""Jobs that end by what evaluations find, with real processes."""
 
 import json
 from pathlib import Path
@@ -29,4 +29,24 @@ def test_a_model_that_misses_its_target_is_trained_on(tmp_path: Path) -> None:
         missed = [line for line in lines if "evaluation" in line][1]
         assert summary["samples"] > missed["samples"]
         assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
+        job.assert_promises_held()
+
+
+def test_patience_counts_on_over_a_killed_coordinator(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    assignments = (
+        f"spec.task.arguments={{samples: 256, gate: '{gate}'}}",
+        "spec.evaluation={everyEpochs: 1, batchSize: 32}",
+        "spec.stop={epochs: 90, patience: {name: counted, evaluations: 3, minimumImprovement: 99}}",
+    )
+    with RunningJob(tmp_path, assignments) as job:
+        job.wait_until(lambda status: status.get("evaluations", 0) >= 1)
+        job.kill("coordinator")
+        gate.touch()
+        assert job.wait() == 0, job.printed()
+        summary = job.summary()
+        assert (summary["phase"], summary["reason"]) == ("Complete", "Patience")
+        assert summary["restarts"]["coordinator"] == 1
+        # The first one, three in vain, and that of the exported model.
+        assert summary["evaluations"] == 5
         job.assert_promises_held()

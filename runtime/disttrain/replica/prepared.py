@@ -102,9 +102,8 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         tried = evaluation.try_one_batch(
             task, model.to(prepared.device), prepared.test, size, place
         )
-    target = spec.stop.target_metric
-    if target is not None and target.name not in tried.measures:
+    if spec.stop.missing_measure(tried.measures) is not None:
         # What is measured may depend on the batch.
         whole = evaluation.evaluate(task, model, prepared.test, size, place)
-        checks.require_measure(target.name, whole.measures)
+        checks.require_measures(spec.stop, whole.measures)
     return prepared

@@ -155,7 +155,8 @@ def test_what_the_rules_look_at_has_an_upper_bound() -> None:
         ("checkpoint.volume", "must have exactly one of claimName, size"),
         (
             "stop",
-            "must have at least one of epochs, steps, iterations, samples, seconds, targetMetric",
+            "must have at least one of epochs, steps, iterations, samples, seconds, targetMetric, "
+            "patience",
         ),
     ],
 )
@@ -193,7 +194,7 @@ def test_what_may_change_is_what_is_promised() -> None:
 
 def test_errors_between_sections_are_rules_and_warnings_are_not() -> None:
     between = [rule for rule in admission_rules.of_spec(spec()) if "oldSelf" not in rule["rule"]]
-    assert len(between) == 12
+    assert len(between) == 13
     assert "`" not in "".join(rule["message"] for rule in between)
 
 

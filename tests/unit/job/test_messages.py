@@ -209,7 +209,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "{epochs: 1}",
             "{}",
             "10: spec.stop: must say when to stop: give epochs, steps, iterations, "
-            "samples, seconds or targetMetric, for example {epochs: 10}",
+            "samples, seconds, targetMetric or patience, for example {epochs: 10}",
         ),
         (
             "{epochs: 1}",

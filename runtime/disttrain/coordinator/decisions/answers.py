@@ -1,5 +1,6 @@
 """What the answers to commands lead to. Decides; no I/O."""
 
+from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
 from disttrain.coordinator.journal.state import Evaluation, IssuedCommand
@@ -114,12 +115,9 @@ def _evaluated(
         measures=measures,
         final=final,
     )
-    transaction.record(job_entries.EvaluationEnded(evaluation=evaluation))
-    target = transaction.settings.stop.target_metric
-    if target is not None and target.name not in measures and not evaluation.final:
-        known = ", ".join(sorted(measures)) or "nothing"
-        message = (
-            f"spec.stop.targetMetric.name is {target.name!r}, and Task.measure() measures {known}: "
-            "name one of its measures, else the target is never met"
-        )
-        transaction.fail(messages.FailureReason.EVALUATION_FAILED, message)
+    stop = transaction.settings.stop
+    improvement = stop_rules.improvement(stop.patience, state.improvement, evaluation)
+    transaction.record(job_entries.EvaluationEnded(evaluation=evaluation, improvement=improvement))
+    missing = stop.missing_measure(measures)
+    if missing is not None and not evaluation.final:
+        transaction.fail(messages.FailureReason.EVALUATION_FAILED, missing)

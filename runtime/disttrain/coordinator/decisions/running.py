@@ -38,6 +38,9 @@ def met_rule(transaction: Transaction) -> StopReason | None:
         seconds=transaction.state.seconds(transaction.now),
         iterations=transaction.strategy.iterations(transaction.state),
         measures=evaluations[-1].measures if evaluations else {},
+        vain_evaluations=stop_rules.vain_evaluations(
+            transaction.settings.stop.patience, transaction.state.improvement
+        ),
     )
     return stop_rules.met(transaction.settings.stop, reached)
 
