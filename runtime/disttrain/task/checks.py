@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import IterableDataset
 
 from disttrain.job import terminal_text
-from disttrain.job.stop import Stop
+from disttrain.job.stop import missing_measure
 from disttrain.task import user_code
 from disttrain.task.errors import DatasetError, LossError, MeasureError, ModelError
 from disttrain.task.loss import BatchLoss, Loss
@@ -250,8 +250,8 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def require_measures(stop: Stop, measures: Mapping[str, float]) -> None:
-    """Raise MeasureError unless all is measured that a job stops by."""
-    message = stop.missing_measure(measures)
+def require_measures(wanted: Mapping[str, str], measures: Mapping[str, float]) -> None:
+    """Raise MeasureError unless all is measured that a job goes by; see `job.stop.measures`."""
+    message = missing_measure(wanted, measures)
     if message is not None:
         raise MeasureError(message)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from disttrain.coordinator.journal.state import (
+    BestModel,
     Evaluation,
     Improvement,
     OpenCheckpoint,
@@ -204,7 +205,11 @@ class EvaluationEnded(Tagged, kind="evaluation_ended"):
     improvement: Improvement | None = None
     """After it; None: as it was."""
 
+    best_model: BestModel | None = None
+    """It was written; None: not in this evaluation."""
+
     def apply(self, state: State) -> None:
+        state.best_model = self.best_model or state.best_model
         state.improvement = self.improvement or state.improvement
         state.evaluating = state.evaluating and self.evaluation.final
         state.totals.evaluations += 1

@@ -104,6 +104,17 @@ class Improvement(Strict):
     """Those since that have not improved it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestModel(Strict):
+    """What the model measured that is kept as the best one."""
+
+    name: str
+    """Of the measure; empty: of the loss."""
+    value: float
+    samples: int
+    """Processed at the evaluation's start."""
+
+
 @dataclass(kw_only=True, slots=True)
 class WarmStart(Strict):
     """Of a batch method."""
@@ -172,6 +183,8 @@ class State(Strict):
     """Over all evaluations, by measure."""
     improvement: Improvement | None = None
     """None before the first evaluation, and of jobs that do not stop by patience."""
+    best_model: BestModel | None = None
+    """None: none is kept."""
     final_checkpoint: int = 0
     """The first number that may be the last checkpoint."""
     final_failures: int = 0

@@ -134,6 +134,7 @@ def _measures(state: State) -> Json:
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": sections.latest_measures(state) or None,
+        "bestModel": asdict(state.best_model) if state.best_model else None,
         "bestMeasures": {name: asdict(item) for name, item in state.best.items()},
     }
 
