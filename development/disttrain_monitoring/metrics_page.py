@@ -116,7 +116,9 @@ def groups() -> dict[str, tuple[Metric, ...]]:
 
 def _machine() -> Coordinator:
     job = strategies.stages(parsing.parse_job(_JOB).spec)
-    return Coordinator(State(), job, Places(model_file="", staging=str, checkpoint=str))
+    return Coordinator(
+        State(), job, Places(model_file="", best_file="", staging=str, checkpoint=str)
+    )
 
 
 def _of_library(collector: Counter | Gauge | Histogram) -> Metric:

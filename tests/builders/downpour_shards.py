@@ -1,10 +1,11 @@
 """Shards of Downpour without a process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
+from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
@@ -14,11 +15,16 @@ from disttrain.parameter_server.update_rule import Rule
 from disttrain.parameter_server.update_rules import rule_for
 
 
-def build(state: ShardState, rule: UpdateRule | Rule[Any], records: Records | None = None) -> Shard:
+def build(
+    state: ShardState,
+    rule: UpdateRule | Rule[Any],
+    records: Records | None = None,
+    extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+) -> Shard:
     """Without values; see `Shard.configure`."""
     arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
     kept = records or Records(incarnation=state.incarnation)
-    return Shard([PushedGradients(arithmetic, state, kept)])
+    return Shard([PushedGradients(arithmetic, state, kept, extent)])
 
 
 def with_state(names: Sequence[str]) -> MakeValues:

@@ -45,7 +45,7 @@ class Machine:
     def __init__(
         self, state: State | None = None, *stages: CoordinatorSide, **changes: object
     ) -> None:
-        places = Places(model_file="m", staging=str, checkpoint=str)
+        places = Places(model_file="m", best_file="b", staging=str, checkpoint=str)
         job = stages or (asynchronous(**changes),)  # type: ignore[arg-type]
         self.coordinator = Coordinator(state or State(), job, places)
         self.now = 100.0

@@ -103,7 +103,8 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "no end": (
         lambda job: job["spec"].update(stop={}),
-        "must have at least one of epochs, steps, iterations, samples, seconds, targetMetric",
+        "must have at least one of epochs, steps, iterations, samples, seconds, targetMetric, "
+        "patience",
     ),
     "two bounds of the target": (
         lambda job: job["spec"].update(

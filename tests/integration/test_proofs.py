@@ -186,7 +186,7 @@ CASES = {
     ),
     "adamw, warm-up, clipping": Case(
         "adamw: {learningRate: 0.01, weightDecay: 0.1, clipNorm: 0.4, "
-        "schedule: {linearWarmup: {samples: 480}}}",
+        "schedule: {warmup: {epochs: 0.6}, constant: {}}}",
         partial(AdamW, lr=0.01, weight_decay=0.1),
         partial(warm_up, 60),
         clip_norm=0.4,
@@ -310,10 +310,18 @@ def in_steps(samples: int) -> float:
     return 0.05 * 0.5 ** sum(samples >= point for point in (400, 1000))
 
 
+def growing_and_falling(samples: int) -> float:
+    """Of two epochs of 800 samples."""
+    return 0.05 * min(samples / 200, 1.0, 0.1 + 0.9 * (1600 - samples) / 800)
+
+
 RATES = {
     "constant: {}": constantly,
     "linearWarmup: {samples: 1200}": warming_up,
     "steps: {atSamples: [400, 1000], factor: 0.5}": in_steps,
+    "warmup: {epochs: 0.25}, warmupStableDecay: {decay: {fraction: 0.5}, finalFraction: 0.1}": (
+        growing_and_falling
+    ),
 }
 
 
@@ -324,6 +332,12 @@ RATES = {
         (2, 5, "constant: {}"),
         (3, 2, "linearWarmup: {samples: 1200}"),
         (2, 5, "steps: {atSamples: [400, 1000], factor: 0.5}"),
+        (
+            3,
+            2,
+            "warmup: {epochs: 0.25}, "
+            "warmupStableDecay: {decay: {fraction: 0.5}, finalFraction: 0.1}",
+        ),
     ],
 )
 def test_accrued_gradients_and_local_steps_are_those_of_algorithm_1_1(

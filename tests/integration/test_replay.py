@@ -71,11 +71,11 @@ def test_an_asynchronous_run_is_reproduced_bit_for_bit(recorded: Path) -> None:
 def test_momentum_local_steps_and_several_pushes_are_reproduced(
     tmp_path: Path, local_rate: str
 ) -> None:
-    warm_up = "{linearWarmup: {samples: 3000}}"
+    falling = "{warmup: {epochs: 1.5}, cosine: {finalFraction: 0.1}}"
     folder = run(
         tmp_path / "output",
         "spec.strategy.downpour.optimizer="
-        f"{{momentum: {{learningRate: 0.01, clipNorm: 1.0, schedule: {warm_up}}}}}",
+        f"{{momentum: {{learningRate: 0.01, clipNorm: 1.0, schedule: {falling}}}}}",
         f"spec.strategy.downpour.localLearningRate={local_rate}",
         "spec.strategy.downpour.pushEvery=2",
         "spec.strategy.downpour.fetchEvery=3",

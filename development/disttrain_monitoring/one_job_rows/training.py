@@ -21,6 +21,7 @@ ROW: Final = Row(
                     "{{pod}}",
                 ),
             ),
+            width=6,
         ),
         Panel(
             title="Loss",
@@ -30,11 +31,20 @@ ROW: Final = Row(
                 Query(query.largest(query.of_job("disttrain_job_loss")), "whole job"),
                 Query(query.of_job("disttrain_loss"), "{{pod}}"),
             ),
+            width=6,
+        ),
+        Panel(
+            title="Learning rate",
+            means="Of the next update, as the job's schedule has it, before the factors of single "
+            "parameters. It follows the samples of the whole job.",
+            queries=(Query(query.largest(query.of_job("disttrain_learning_rate")), "rate"),),
+            width=6,
         ),
         Panel(
             title="Measures",
             means="The task's own measures on its test split, from the last evaluation.",
             queries=(Query(query.largest(query.of_job("disttrain_measure"), "name"), "{{name}}"),),
+            width=6,
         ),
         Panel(
             title="Where replicas spend their time",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,20 +57,39 @@ def write(checkpoint: Checkpoint, out: Path) -> Exported:
     manifest = checkpoint.manifest
     named = _named(manifest)
     tensors = [Tensor(name=name, type=_file_type(one), shape=one.shape) for name, one in named]
-    header = tensor_file.encode(tensors, _metadata(manifest, _NO_HASH))
-    digest = hashlib.sha256()
-    with Restore(checkpoint) as restore, DurableFile(out.absolute()) as file:
+    with Restore(checkpoint) as restore:
         restore.check_files()
-        file.write(header)
         pieces = _pieces(manifest)
-        for _, tensor in named:
-            for values in _values(restore, tensor, pieces[tensor.name]):
-                content = memoryview(values.tobytes())
-                digest.update(content)
-                file.write(content)
-        file.overwrite(0, tensor_file.encode(tensors, _metadata(manifest, digest.hexdigest())))
+        contents = (
+            memoryview(values.tobytes())
+            for _, tensor in named
+            for values in _values(restore, tensor, pieces[tensor.name])
+        )
+        return write_tensors(out, tensors, _metadata(manifest), contents)
+
+
+def write_tensors(
+    out: Path,
+    tensors: Sequence[Tensor],
+    said: Mapping[str, str],
+    contents: Iterable[memoryview],
+) -> Exported:
+    """Write a file of these tensors, whose bytes come in their order; `said`: its metadata.
+
+    Replaces `out`, whole or not at all. Raises NotWritten, and what `contents` raises.
+    """
+    metadata = {"format": "pt", **said}  # Libraries around PyTorch ask for it.
+    header = tensor_file.encode(tensors, metadata | {HASH_KEY: _NO_HASH})
+    found = hashlib.sha256()
+    with DurableFile(out.absolute()) as file:
+        file.write(header)
+        for content in contents:
+            found.update(content)
+            file.write(content)
+        known = metadata | {HASH_KEY: found.hexdigest()}
+        file.overwrite(0, tensor_file.encode(tensors, known))
     size = len(header) + sum(tensor.nbytes for tensor in tensors)
-    return Exported(tensors=len(tensors), bytes=size, sha256=digest.hexdigest())
+    return Exported(tensors=len(tensors), bytes=size, sha256=found.hexdigest())
 
 
 def _named(manifest: Manifest) -> list[tuple[str, ModelTensor]]:
@@ -83,14 +102,12 @@ def _file_type(tensor: ModelTensor) -> str:
     return TYPES[tensor.dtype].file_type
 
 
-def _metadata(manifest: Manifest, data_hash: str) -> dict[str, str]:
+def _metadata(manifest: Manifest) -> dict[str, str]:
     return {
-        "format": "pt",  # Libraries around PyTorch ask for it.
         "disttrain.job": manifest.job.name,
         "disttrain.job_uid": manifest.job.uid,
         "disttrain.checkpoint": str(manifest.number),
         "disttrain.samples": str(manifest.samples),
-        HASH_KEY: data_hash,
     }
 
 

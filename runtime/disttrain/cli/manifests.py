@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from disttrain.cli import rate_picture
 from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.fields import schema_text
 from disttrain.job.finding import InvalidManifest, located_lines
@@ -26,8 +27,9 @@ def validate(files: Files) -> None:
 
     The manifest alone is looked at, not the task's code, which `disttrain run` loads.
 
-    Prints `ok NAME` for each good job, else FILE:LINE: PATH: MESSAGE for each finding. A file
-    may hold several jobs. Warnings are printed too, but a job with warnings is good.
+    Prints `ok NAME` for each good job, and its learning rate over the run where that changes and
+    the manifest alone tells how, else FILE:LINE: PATH: MESSAGE for each finding. A file may hold
+    several jobs. Warnings are printed too, but a job with warnings is good.
     Exits with 0 if all are good, else with 2.
 
     Example: disttrain validate job.yaml
@@ -55,6 +57,8 @@ def _show(parsed: Outcome, source: str) -> None:
         typer.echo(line)
     if parsed.job is not None:
         typer.echo(f"ok {parsed.job.metadata.name}")
+        if (picture := rate_picture.line(parsed.job.spec)) is not None:
+            typer.echo(f"   {picture}")
 
 
 def schema() -> None:

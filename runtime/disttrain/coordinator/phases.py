@@ -42,6 +42,8 @@ class StopReason(StrEnum):
     SECONDS = "Seconds"
     ITERATIONS = "Iterations"
     TARGET_METRIC = "TargetMetric"
+    PATIENCE = "Patience"
+    """Enough evaluations found nothing better."""
     CONVERGED = "Converged"
     """The batch method is done."""
     STOPPED = "Stopped"

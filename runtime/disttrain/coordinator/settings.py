@@ -1,6 +1,8 @@
 """What the coordinator needs of the manifest, with the defaults filled in. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from disttrain.job import defaults
 from disttrain.job.failure_policy import RestartBackoff
@@ -10,6 +12,10 @@ from disttrain.job.stop import Evaluation, Stop
 from disttrain.transport.header import Role
 
 _AT_ONCE = RestartBackoff(initial_seconds=0.0)
+
+
+def _no_problem(_train_samples: int) -> str | None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +37,8 @@ class Settings:
     """Names of vectors that holders keep beside what is trained, in all of the job's stages."""
     update_rule: str = ""
     """What changes the parameters, as checkpoints name it."""
+    problem_with_data: Callable[[int], str | None] = _no_problem
+    """What does not fit to so many training samples; None: nothing."""
     portion_size: int | None = None
     """Samples; None: derived from the size of the data."""
     portion_size_field: str = "spec.portionSize"
@@ -85,6 +93,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         stop=stage.stop,
         kept=kept,
         update_rule=stage.strategy.rule.update_rule,
+        problem_with_data=partial(defaults.problem_with_data, stage),
         portion_size=stage.portion_size,
         portion_size_field=strategy.portion_size_field,
         evaluation=job.evaluation,

@@ -1,8 +1,10 @@
 """What a manifest leaves open, derived from what it says, and the whole with all defaults. Pure."""
 
 from pydantic import JsonValue
+from pydantic.alias_generators import to_camel
 
-from disttrain.job import document
+from disttrain.job import document, length
+from disttrain.job.length import Extent
 from disttrain.job.section import Section
 from disttrain.job.spec import Audit, DistTrainJob, Spec, Strategy
 from disttrain.job.strategy_kind import Precision
@@ -25,6 +27,23 @@ def audit(spec: Spec) -> Audit:
 def samples_per_step(spec: Spec) -> int:
     """Return the samples that a replica computes at once: a batch, for sandblaster a portion."""
     return spec.strategy.rule.samples_per_step(spec.batch_size)
+
+
+def extent(spec: Spec, train_samples: int | None) -> Extent:
+    """Return how long a run is; None or 0: nobody knows yet how much data there is."""
+    return length.extent(spec.stop, samples_per_step(spec), train_samples or None)
+
+
+def problem_with_data(spec: Spec, train_samples: int) -> str | None:
+    """Return what of a strategy does not fit to so much data; None: all does."""
+    strategy = spec.strategy.rule
+    problem = strategy.problem_in(extent(spec, train_samples))
+    if problem is None:
+        return None
+    return (
+        f"spec.strategy.{to_camel(strategy.name)}.{problem}; the training data has "
+        f"{train_samples} samples"
+    )
 
 
 def precision(spec: Spec) -> Precision:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from disttrain.job.length import Extent
 from disttrain.job.section import Count, Section
 
 
@@ -62,6 +63,11 @@ class StrategyKind(Section):
         """How many, from the first on, hold the job's state and write checkpoints; 0: shards do."""
         del replicas
         return 0
+
+    def problem_in(self, run: Extent) -> str | None:
+        """What of it does not fit into a run, as far as this is known; None: nothing."""
+        del run
+        return None
 
     @property
     def first_stage(self) -> FirstStage | None:

@@ -78,8 +78,10 @@ def _problems(section: Section, path: Path) -> Iterator[Finding]:
 def _not_said(fresh: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what only says again that a place, or one of its direct fields, is wrong."""
     said = {finding.path for finding in findings}
-    # A list of which no item is valid counts as empty, too.
-    said |= {finding.path[:-1] for finding in [*findings, *fresh] if finding.path}
+    # A list of which no item is valid counts as empty, too, and one with a wrong item as not given.
+    paths = [finding.path for finding in [*findings, *fresh] if finding.path]
+    said |= {path[:-1] for path in paths}
+    said |= {path[:-2] for path in paths if isinstance(path[-1], int)}
     return [finding for finding in fresh if finding.path not in said]
 
 

@@ -93,7 +93,7 @@ class CommandRunner:
     def _configure(self, command: commands.Configure) -> Result:
         if command.placement is None:
             return commands.CommandFailed(message="the command tells no placement")
-        self._shard.configure(command.placement, self._chunk_bytes)
+        self._shard.configure(command.placement, self._chunk_bytes, command.train_samples)
         return commands.Done()
 
     def _finished_checkpoint(self) -> tuple[NumberedCommand, Result] | None:

@@ -57,6 +57,8 @@ class ShardState:
     """Updates in the values."""
     samples: int = 0
     """Samples of all pushes applied completely, which the schedule goes by."""
+    train_samples: int = 0
+    """Samples of a pass over the training data; 0: not known, or of no use."""
     live_replicas: int = 1
     steps: StepCounts = field(default_factory=lambda: StepCounts(Range(0, 0)))
     """Of a rule that counts them."""
@@ -180,6 +182,11 @@ class HolderSide(ABC):
     def too_early(self, header: Header) -> Refused | None:
         """What to say to a request of this stage alone while an earlier one is at work."""
         del header
+        return None
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate of the next update; None: there is no such thing."""
         return None
 
     @property

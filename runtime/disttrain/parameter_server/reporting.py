@@ -89,6 +89,7 @@ class Reporter:
             busy_seconds=self.busy_seconds,
             uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
+            rate=self.shard.stage.rate if state.is_initialised else None,
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(
                 LostUpdates(
@@ -131,6 +132,11 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
     return (
         gauge("shard_version", "Updates that this shard has applied.", report.version),
         gauge("shard_incarnation", "Incarnation of this shard.", served.incarnation),
+        gauge(
+            "learning_rate",
+            "Learning rate of the next update, by the schedule; 0 where there is none.",
+            report.rate or 0.0,
+        ),
         counter("updates_applied", "Updates applied completely.", report.applied),
         counters("updates_refused", "Updates refused.", "reason", refused),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),

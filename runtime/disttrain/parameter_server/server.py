@@ -319,12 +319,16 @@ def _shard(
     records: Records,
     chunk_bytes: int,
 ) -> Shard:
-    state = ShardState(index=config.shard_index, incarnation=joined.member.incarnation)
+    state = ShardState(
+        index=config.shard_index,
+        incarnation=joined.member.incarnation,
+        train_samples=joined.train_samples,
+    )
     shard = Shard(strategies.stages(config.job.spec, state, records))
     if restored is not None:
         shard.restore(restored)
     # Nobody else may push: a rollback must not let in what was fenced before it.
     shard.admit_only(joined.replicas)
     if joined.placement is not None:
-        shard.configure(joined.placement, chunk_bytes)
+        shard.configure(joined.placement, chunk_bytes, joined.train_samples)
     return shard

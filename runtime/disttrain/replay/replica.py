@@ -86,7 +86,8 @@ class ReplayedReplica:
             pushes=partial(_Pushes, self),
             fetches=_Fetches,
         )
-        self._downpour = Downpour(connection, manifest, pace=NeverWaits())
+        run = defaults.extent(self._recording.spec, self._recording.data.samples)
+        self._downpour = Downpour(connection, manifest, pace=NeverWaits(), run=run)
         loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
         connection.fetches.ask(model.first_fetch_into)
         try:

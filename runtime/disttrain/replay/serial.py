@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from disttrain.audit.evidence import Incarnation
+from disttrain.job import defaults
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import RECORD
 from disttrain.replay.recording import Recording
@@ -60,7 +61,8 @@ class SerialTraining:
         manifest = spec.strategy.only_downpour.model_copy(
             update={**never, "local_learning_rate": 0.0}
         )
-        self._downpour = _PushesWhenFlushed(connection, manifest, pace=NeverWaits())
+        extent = defaults.extent(spec, recording.data.samples)
+        self._downpour = _PushesWhenFlushed(connection, manifest, pace=NeverWaits(), run=extent)
         loop = TrainingLoop(self._downpour, self._learner.loss, self, LostLeases(frozenset), seed)
         self._order = iter(order)
         self._downpour.begin(connection.first_fetch(partial(wires.time.wait, LOOK_AGAIN_SECONDS)))

@@ -41,7 +41,7 @@ class ReplayedShard:
         state = ShardState(index=log.index, incarnation=log.incarnation)
         no_records = Records(incarnation=log.incarnation)
         self.shard = Shard(strategies.stages(recording.spec, state, no_records))
-        self.shard.configure(placement, recording.chunk_bytes)
+        self.shard.configure(placement, recording.chunk_bytes, recording.data.samples)
         self.listener = wires.listen(log.index)
         self.serving = Serving(self.listener, self.shard)
         self._waiting: dict[_Name, Request] = {}

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.job.schedule import Factor
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.parameter_server.client import Push, Versions
-from disttrain.parameter_server.update_rule import Factor
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.state.factors import Factors, within

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.strategies import downpour
-from disttrain.parameter_server import update_rule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, task_calls
 from disttrain.replica.accrual import Accrual, LocalSteps
@@ -41,10 +41,12 @@ class Downpour:
         manifest: downpour.Downpour,
         replicas: int = 1,
         pace: Pace | None = None,
+        run: Extent = UNKNOWN,
     ) -> None:
         """`pace`: how far computing runs ahead where the manifest allows it.
 
-        `replicas`: of the job; how long a step may wait depends on it.
+        `replicas`: of the job; how long a step may wait depends on it. `run`: how long the job is,
+        for its schedule.
         """
         rule = manifest.optimizer.rule
         self._pace = pace or MeasuredPace(replicas, manifest.fetch_every)
@@ -58,11 +60,8 @@ class Downpour:
         self._waits_for_answers = manifest.max_in_flight == 0
         self._rule = rule
         self._accrual = Accrual(self._model, self._pushes.acquire, manifest.push_every)
-        local_rate, factor = (
-            manifest.rate_of_local_steps,
-            update_rule.schedule_factor(rule.schedule.rule),
-        )
-        self._local_steps = LocalSteps(local_rate, factor, self._model.factors)
+        rates = rule.schedule.rates(run)
+        self._local_steps = LocalSteps(manifest.rate_of_local_steps, rates, self._model.factors)
         self._decay = rule.gradient_decay
         watches = self._decay > 0 or rule.zero_is_a_step
         self._present = self._model.watch_gradients() if watches else None

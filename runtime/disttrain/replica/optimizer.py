@@ -157,7 +157,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
         log = self._membership.open_ledger(joined)
         self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})
-        self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count)
+        run = defaults.extent(self._spec, joined.train_samples)
+        self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)
         self._joined = True
         self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_command))
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from disttrain.job import defaults
+from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import evaluation, model_tensors, task_calls
@@ -102,9 +102,9 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         tried = evaluation.try_one_batch(
             task, model.to(prepared.device), prepared.test, size, place
         )
-    target = spec.stop.target_metric
-    if target is not None and target.name not in tried.measures:
+    wanted = stop.measures(spec.stop, spec.evaluation)
+    if stop.missing_measure(wanted, tried.measures) is not None:
         # What is measured may depend on the batch.
         whole = evaluation.evaluate(task, model, prepared.test, size, place)
-        checks.require_measure(target.name, whole.measures)
+        checks.require_measures(wanted, whole.measures)
     return prepared

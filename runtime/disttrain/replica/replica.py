@@ -32,7 +32,7 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import evaluation, task_calls
+from disttrain.replica import best_model, evaluation, task_calls
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.membership import Membership
@@ -101,12 +101,14 @@ class Commands:
             with copies.file_at(command.model_file) as file:
                 model = self._load(file)
         sums = self._sums(model, Split(command.split), command.batch_size)
+        kept = command.keep is not None and best_model.keep(command.keep, model, sums)
         return Evaluated(
             sums=sums.measures,
             samples=sums.samples,
             loss=sums.mean_loss,
             versions=versions,
             seconds=time.perf_counter() - began,
+            kept=kept,
         )
 
     def _load(self, file: Path) -> nn.Module:

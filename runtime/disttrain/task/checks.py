@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import IterableDataset
 
 from disttrain.job import terminal_text
+from disttrain.job.stop import missing_measure
 from disttrain.task import user_code
 from disttrain.task.errors import DatasetError, LossError, MeasureError, ModelError
 from disttrain.task.loss import BatchLoss, Loss
@@ -250,12 +251,8 @@ def type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def require_measure(name: str, measures: Mapping[str, float]) -> None:
-    """Raise MeasureError unless the target of `spec.stop` is measured: it would never be met."""
-    if name not in measures:
-        known = ", ".join(sorted(measures)) or "nothing"
-        message = (
-            f"spec.stop.targetMetric.name is {name!r}, and Task.measure() measures {known}: "
-            "name one of its measures, else the target is never met"
-        )
+def require_measures(wanted: Mapping[str, str], measures: Mapping[str, float]) -> None:
+    """Raise MeasureError unless all is measured that a job goes by; see `job.stop.measures`."""
+    message = missing_measure(wanted, measures)
+    if message is not None:
         raise MeasureError(message)

@@ -80,3 +80,27 @@ def test_no_file_is_a_bad_call(folder: Path) -> None:
     code, lines = validated()
     assert code == 2
     assert any("Missing argument" in line for line in lines)
+
+
+def test_a_rate_that_changes_is_drawn(folder: Path) -> None:
+    schedule = "{warmup: {fraction: 0.1}, warmupStableDecay: {decay: {fraction: 0.5}}}"
+    rule = f"learningRate: 0.1, schedule: {schedule}"
+    (folder / "drawn.yaml").write_text(SMALL.replace("learningRate: 0.1", rule))
+    code, (ok, drawn) = validated("drawn.yaml")
+    assert (code, ok) == (0, "ok digits")
+    said, _, bars = drawn.partition(": ")
+    assert said == "   learning rate over 1 epoch"
+    assert bars.split() == [
+        "0",
+        "▁▂▄▅▇█████████████████████▇▇▇▆▆▆▅▅▅▅▄▄▄▃▃▃▂▂▂▂▁▁",
+        "0,",
+        "at",
+        "most",
+        "0.1",
+    ]
+
+
+def test_a_rate_that_the_data_decides_is_not_drawn(folder: Path) -> None:
+    rule = "learningRate: 0.1, schedule: {linearWarmup: {samples: 5}}"
+    (folder / "later.yaml").write_text(SMALL.replace("learningRate: 0.1", rule))
+    assert validated("later.yaml") == (0, ["ok digits"])

@@ -160,7 +160,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "learningRate: 0.1",
             "learningRate: 0.1, schedule: {}",
             f"8: {OPTIMIZER}.sgd.schedule: must have exactly one of constant, linearWarmup, "
-            "steps, cosine, got none of them",
+            "steps, cosine, linear, inverseRoot, warmupStableDecay, got none of them",
         ),
         (
             "{sgd: {learningRate: 0.1}}",
@@ -209,7 +209,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "{epochs: 1}",
             "{}",
             "10: spec.stop: must say when to stop: give epochs, steps, iterations, "
-            "samples, seconds or targetMetric, for example {epochs: 10}",
+            "samples, seconds, targetMetric or patience, for example {epochs: 10}",
         ),
         (
             "{epochs: 1}",

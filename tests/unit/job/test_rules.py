@@ -93,6 +93,19 @@ def test_a_rule_that_begins_with_full_steps_of_several_replicas_is_warned_of(
     assert not said or "the first steps of 3 replicas" in said[0]
 
 
+@pytest.mark.parametrize(
+    "condition", ["targetMetric: {name: a, atLeast: 1}", "patience: {evaluations: 3}"]
+)
+def test_what_goes_by_evaluations_needs_some_during_training(condition: str) -> None:
+    job = a_job(f"spec.stop={{epochs: 3, {condition}}}")
+    spec = job.spec.model_copy(update={"evaluation": None})
+    (finding,) = rules.check(job.model_copy(update={"spec": spec}))
+    assert str(finding) == (
+        f"spec.stop.{condition.partition(':')[0]}: needs an evaluation during training: "
+        "set spec.evaluation.everyEpochs or everySeconds"
+    )
+
+
 @pytest.mark.parametrize("audit", ["summary", "off"])
 def test_a_record_for_a_replay_keeps_everything(audit: str) -> None:
     spec = a_job("spec.record=true").spec.model_copy(update={"audit": Audit(audit)})

@@ -5,10 +5,13 @@ import torch
 
 from builders import downpour_shards, placements
 from builders.transports import a_chunk_header, a_header
+from disttrain.job.length import Extent
+from disttrain.job.schedule import Constant, Schedule, Warmup
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
+from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.shard import Shard
 from disttrain.transport.header import Header, Reason, Verb
 
@@ -126,3 +129,24 @@ def test_a_vector_that_is_not_kept_here_cannot_be_fetched(number: int) -> None:
     shard.admit(SenderIncarnation(0, 1))
     header = a_header(Verb.FETCH, vector=number, count=1, incarnation=1, receiver_incarnation=1)
     assert answer(shard, header).reason == Reason.WRONG_LAYOUT
+
+
+def of_epochs(train_samples: int) -> Extent:
+    return Extent(epoch=train_samples)
+
+
+def test_the_rate_of_the_next_update_goes_by_the_samples_of_those_before() -> None:
+    state = ShardState(index=0, incarnation=1)
+    schedule = Schedule(warmup=Warmup(epochs=2), constant=Constant())
+    shard = downpour_shards.build(
+        state, Sgd(learning_rate=0.5, schedule=schedule), extent=of_epochs
+    )
+    reporter = Reporter(shard, lambda: 0.0)
+    assert reporter.report().rate is None
+
+    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), 64, 50)
+    state.is_initialised = True
+    shard.admit(SenderIncarnation(0, 1))
+    answer(shard, a_push(samples=25))
+
+    assert reporter.report().rate == 0.125

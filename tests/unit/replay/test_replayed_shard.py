@@ -9,6 +9,7 @@ import pytest
 from builders import placements
 from builders.jobs import a_job
 from disttrain.audit.evidence import Incarnation
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import RECORD, Kind
@@ -36,6 +37,7 @@ class Recorded:
     """As much of a recording as a shard asks for."""
 
     spec = a_job(f"spec.strategy.downpour.optimizer={RULE}").spec
+    data = DataLedger(samples=8, portion_size=8, batch_size=2)
     chunk_bytes = 4 * CHUNK_ELEMENTS
     shard_threads = 1
 

@@ -10,6 +10,7 @@ import pytest
 from torch import nn
 
 from disttrain.coordinator.errors import JobOver
+from disttrain.job import defaults
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import accrual, optimizer
@@ -88,6 +89,7 @@ def test_a_connection_that_cannot_begin_is_closed(
     connection.first_fetch.side_effect = TimeoutError
     monkeypatch.setattr(optimizer, "Downpour", MagicMock())
     monkeypatch.setattr(accrual, "gradient_buffers", MagicMock())
+    monkeypatch.setattr(defaults, "extent", MagicMock())
 
     with pytest.raises(TimeoutError):
         DownpourOptimizer(model, held.path)

@@ -97,6 +97,7 @@ def shard() -> str:
             refused={"fenced": number},
             staleness=(number, 0, 1),
             busy_seconds=number * 0.25,
+            rate=0.5 / number,
         )
         served.update()
     return served.address

@@ -1,11 +1,13 @@
 """What the answers to commands lead to. Decides; no I/O."""
 
+from disttrain.coordinator.decisions import stop_rules
 from disttrain.coordinator.decisions.transaction import CommitCheckpoint, Transaction
 from disttrain.coordinator.journal import batch_entries, job_entries, member_entries
-from disttrain.coordinator.journal.state import Evaluation, IssuedCommand
+from disttrain.coordinator.journal.state import BestModel, Evaluation, IssuedCommand
 from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.job import stop as stop_section
 from disttrain.transport.header import Role
 
 _FATAL = {
@@ -99,6 +101,17 @@ def _written(
         )
 
 
+def _kept(
+    command: commands.Evaluate, result: commands.Evaluated, evaluation: Evaluation
+) -> BestModel | None:
+    if command.keep is None or not result.kept:
+        return None
+    value = command.keep.value_of(evaluation.measures, evaluation.loss)
+    if value is None:
+        return None
+    return BestModel(name=command.keep.name, value=value, samples=evaluation.samples)
+
+
 def _evaluated(
     transaction: Transaction, command: commands.Evaluate, result: commands.Evaluated
 ) -> None:
@@ -114,12 +127,16 @@ def _evaluated(
         measures=measures,
         final=final,
     )
-    transaction.record(job_entries.EvaluationEnded(evaluation=evaluation))
-    target = transaction.settings.stop.target_metric
-    if target is not None and target.name not in measures and not evaluation.final:
-        known = ", ".join(sorted(measures)) or "nothing"
-        message = (
-            f"spec.stop.targetMetric.name is {target.name!r}, and Task.measure() measures {known}: "
-            "name one of its measures, else the target is never met"
+    stop = transaction.settings.stop
+    improvement = stop_rules.improvement(stop.patience, state.improvement, evaluation)
+    transaction.record(
+        job_entries.EvaluationEnded(
+            evaluation=evaluation,
+            improvement=improvement,
+            best_model=_kept(command, result, evaluation),
         )
-        transaction.fail(FailureReason.EVALUATION_FAILED, message)
+    )
+    wanted = stop_section.measures(stop, transaction.settings.evaluation)
+    missing = stop_section.missing_measure(wanted, measures)
+    if missing is not None and not evaluation.final:
+        transaction.fail(FailureReason.EVALUATION_FAILED, missing)

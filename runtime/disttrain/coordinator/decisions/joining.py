@@ -127,6 +127,8 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
                 f"only {samples} samples: take {samples} or less"
             )
             return _fatal(transaction, FailureReason.BATCH_TOO_LARGE, message)
+        if (problem := settings.problem_with_data(samples)) is not None:
+            return _fatal(transaction, FailureReason.WRONG_DATA, problem)
     known = transaction.state.data.samples
     if known and samples != known:
         message = (
@@ -255,6 +257,7 @@ def _joined(transaction: Transaction, member: MemberId) -> messages.Joined:
         instances=known.instances,
         placement=news.placement(transaction),
         portion_size=state.data.portion_size,
+        train_samples=state.data.samples,
         live_replicas=known.live_replicas,
         intervals=known.intervals,
     )

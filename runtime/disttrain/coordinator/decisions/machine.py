@@ -142,8 +142,9 @@ class Coordinator:
     def numbered(self, issued: IssuedCommand) -> NumberedCommand:
         command = issued.order
         if isinstance(command, Configure):
-            # The journal has the table once, not once for each shard.
-            command = replace(command, placement=self.state.placement)
+            # The journal has these once, not once for each shard.
+            known = self.state.data.samples
+            command = replace(command, placement=self.state.placement, train_samples=known)
         return NumberedCommand(id=issued.id, order=command)
 
     def _transaction(self, now: float) -> Transaction:

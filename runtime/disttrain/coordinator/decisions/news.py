@@ -72,14 +72,14 @@ def _always(transaction: Transaction, role: Role) -> HeartbeatReply:
 
 
 def placement(transaction: Transaction) -> Placement | None:
-    """The present table, made if need be; None before the model is known.
+    """The present table, made if need be; None before the model and the data are known.
 
     The first one of a run is made here, and the first with another number of holders or with other
     vectors to keep than the run that this one resumes had.
     """
     state, settings = transaction.state, transaction.settings
     present = state.placement
-    if state.layout is None or state.phase.ended:
+    if state.layout is None or not state.data.samples or state.phase.ended:
         return present
     if present is None or not _fits(present, settings.holders, settings.kept):
         epoch = 0 if present is None else present.epoch + 1

@@ -7,7 +7,7 @@ from disttrain.coordinator.decisions.transaction import BeginCheckpoint, Transac
 from disttrain.coordinator.journal import job_entries, state
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import Phase, StopReason
-from disttrain.coordinator.protocol.commands import Checkpoint, Evaluate, Split
+from disttrain.coordinator.protocol.commands import Checkpoint, Evaluate, KeepBest, Split
 from disttrain.job.roles import Durability
 
 _FAILED_SECONDS = 10.0
@@ -38,6 +38,9 @@ def met_rule(transaction: Transaction) -> StopReason | None:
         seconds=transaction.state.seconds(transaction.now),
         iterations=transaction.strategy.iterations(transaction.state),
         measures=evaluations[-1].measures if evaluations else {},
+        vain_evaluations=stop_rules.vain_evaluations(
+            transaction.settings.stop.patience, transaction.state.improvement
+        ),
     )
     return stop_rules.met(transaction.settings.stop, reached)
 
@@ -47,6 +50,21 @@ def evaluation(transaction: Transaction, model_file: str | None) -> Evaluate:
         split=Split.TEST,
         batch_size=transaction.settings.evaluation_batch_size,
         model_file=model_file,
+        keep=None if model_file is not None else _keep_best(transaction),
+    )
+
+
+def _keep_best(transaction: Transaction) -> KeepBest | None:
+    rules = transaction.settings.evaluation
+    if rules is None or rules.keep_best is None:
+        return None
+    by, known = rules.keep_best, transaction.state.best_model
+    is_the_same = known is not None and known.name == (by.name or "")
+    return KeepBest(
+        file=transaction.places.best_file,
+        name=by.name or "",
+        wants_lower=by.wants_lower,
+        best=known.value if known is not None and is_the_same else None,
     )
 
 

@@ -1,10 +1,12 @@
 """When a job is complete. Pure."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from disttrain.coordinator.journal.state import Evaluation, Improvement
 from disttrain.coordinator.phases import StopReason
-from disttrain.job.stop import Stop, TargetMetric
+from disttrain.job.stop import Patience, Stop, TargetMetric
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +22,8 @@ class Reached:
     """Of the last evaluation."""
     iterations: int = 0
     """Of a batch method."""
+    vain_evaluations: int = 0
+    """The latest ones in a row, without an improvement."""
 
 
 def met(stop: Stop, reached: Reached) -> StopReason | None:
@@ -36,7 +40,33 @@ def met(stop: Stop, reached: Reached) -> StopReason | None:
             return reason
     if stop.target_metric is not None and is_target_met(stop.target_metric, reached.measures):
         return StopReason.TARGET_METRIC
+    if stop.patience is not None and reached.vain_evaluations >= stop.patience.evaluations:
+        return StopReason.PATIENCE
     return None
+
+
+def vain_evaluations(patience: Patience | None, known: Improvement | None) -> int:
+    """Those in a row that found nothing better, of what the job stops by now."""
+    if patience is None or known is None or known.name != (patience.name or ""):
+        return 0
+    return known.evaluations
+
+
+def improvement(
+    patience: Patience | None, before: Improvement | None, latest: Evaluation
+) -> Improvement | None:
+    """What is known after an evaluation; None: nothing yet, or nobody asks."""
+    if patience is None or latest.final:
+        return before
+    name = patience.name or ""
+    known = before if before is not None and before.name == name else None
+    value = latest.measures.get(name, math.nan) if name else latest.loss
+    value = math.nan if value is None else value
+    if known is None:
+        return Improvement(name=name, best=value) if math.isfinite(value) else None
+    if math.isfinite(value) and patience.improves(known.best, value):
+        return Improvement(name=name, best=value)
+    return replace(known, evaluations=known.evaluations + 1)
 
 
 def is_target_met(target: TargetMetric, measures: Mapping[str, float]) -> bool:

@@ -55,6 +55,8 @@ class Places:
     """Where things lie; as members see them."""
 
     model_file: str
+    best_file: str
+    """Of the best evaluation's model."""
     staging: Callable[[int], str]
     """Folder that the parts of a checkpoint are written to, by number."""
     checkpoint: Callable[[int], str]

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Saved, State
+from disttrain.coordinator.journal.state import (
+    BestModel,
+    Evaluation,
+    Improvement,
+    OpenCheckpoint,
+    Saved,
+    State,
+)
 from disttrain.coordinator.journal.totals import Extremes
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase
@@ -195,8 +202,15 @@ class EvaluationEnded(Tagged, kind="evaluation_ended"):
     """The measures are known."""
 
     evaluation: Evaluation
+    improvement: Improvement | None = None
+    """After it; None: as it was."""
+
+    best_model: BestModel | None = None
+    """It was written; None: not in this evaluation."""
 
     def apply(self, state: State) -> None:
+        state.best_model = self.best_model or state.best_model
+        state.improvement = self.improvement or state.improvement
         state.evaluating = state.evaluating and self.evaluation.final
         state.totals.evaluations += 1
         state.evaluations.append(self.evaluation)

@@ -93,6 +93,28 @@ class Evaluation(Strict):
     """Of exactly the model with which the job ends."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Improvement(Strict):
+    """The best value that evaluations have found, for a job that stops by patience."""
+
+    name: str
+    """Of the measure; empty: of the loss."""
+    best: float
+    evaluations: int = 0
+    """Those since that have not improved it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestModel(Strict):
+    """What the model measured that is kept as the best one."""
+
+    name: str
+    """Of the measure; empty: of the loss."""
+    value: float
+    samples: int
+    """Processed at the evaluation's start."""
+
+
 @dataclass(kw_only=True, slots=True)
 class WarmStart(Strict):
     """Of a batch method."""
@@ -159,6 +181,10 @@ class State(Strict):
     """The latest ones."""
     best: dict[str, Extremes] = field(default_factory=dict)
     """Over all evaluations, by measure."""
+    improvement: Improvement | None = None
+    """None before the first evaluation, and of jobs that do not stop by patience."""
+    best_model: BestModel | None = None
+    """None: none is kept."""
     final_checkpoint: int = 0
     """The first number that may be the last checkpoint."""
     final_failures: int = 0

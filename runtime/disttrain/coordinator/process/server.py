@@ -153,7 +153,12 @@ def open_parts(
         # incarnations.
         RunFolder(config.run_folder).resumed.touch()
     stages = strategies.stages(config.job.spec, config.checkpoints.uri)
-    places = Places(model_file=_model_file(config), staging=store.staging, checkpoint=store.place)
+    places = Places(
+        model_file=_beside_the_model(config, names.MODEL),
+        best_file=_beside_the_model(config, names.BEST_MODEL),
+        staging=store.staging,
+        checkpoint=store.place,
+    )
     machine = Coordinator(found, stages, places)
     identity = JobIdentity(uid=config.job_uid, name=config.job.metadata.name)
     parts = Parts(
@@ -168,12 +173,12 @@ def open_parts(
     return parts, origin
 
 
-def _model_file(config: LaunchConfig) -> str:
+def _beside_the_model(config: LaunchConfig, name: str) -> str:
     uri = config.checkpoints.uri
     if uri and config.supervisor is Supervisor.NODE:
         # The run's folder is that of one pod, and ends with it.
-        return f"{uri}/{names.MODEL}"
-    return str(RunFolder(config.run_folder).model)
+        return f"{uri}/{name}"
+    return str(RunFolder(config.run_folder).model.with_name(name))
 
 
 def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:

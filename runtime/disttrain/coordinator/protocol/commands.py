@@ -4,6 +4,8 @@ A member runs each command id once and answers it with
 `messages.CommandDone`; the coordinator repeats a command in every heartbeat reply until then.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
@@ -32,6 +34,8 @@ class Configure(Tagged, kind="configure"):
 
     placement: Placement | None = None
     """None in the journal: it is put in as the command is sent."""
+    train_samples: Count = 0
+    """As in `messages.Joined`; in the journal 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +88,28 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KeepBest:
+    """Of an evaluation: write the model that was measured to a file if it is better than before."""
+
+    file: Text
+    name: Text
+    """Of the measure; empty: the loss."""
+    wants_lower: bool
+    best: float | None
+    """What the model in the file measured; None: there is none."""
+
+    def value_of(self, measures: Mapping[str, float], loss: float | None) -> float | None:
+        """What decides; None: it is no number, or not measured."""
+        value = measures.get(self.name) if self.name else loss
+        return value if value is not None and math.isfinite(value) else None
+
+    def is_better(self, value: float | None) -> bool:
+        if value is None or self.best is None:
+            return value is not None
+        return value < self.best if self.wants_lower else value > self.best
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluate(Tagged, kind="evaluate"):
     """To a replica: evaluate between two steps. Answer `Evaluated` or `CommandFailed`."""
 
@@ -91,6 +117,8 @@ class Evaluate(Tagged, kind="evaluate"):
     batch_size: Count
     model_file: Text | None
     """None: freshly fetched parameters; else the path of a model.safetensors."""
+    keep: KeepBest | None = None
+    """None: whatever it finds, the model is not kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,6 +287,8 @@ class Evaluated(Tagged, kind="evaluated"):
     versions: tuple[Count, ...] = ()
     """Versions of the shards fetched from; empty for a file."""
     seconds: float = 0.0
+    kept: bool = False
+    """The model is in the file that the command named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

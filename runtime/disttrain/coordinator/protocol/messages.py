@@ -266,6 +266,8 @@ class Joined(Tagged, kind="joined"):
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0
     """Samples per portion; 0 as long as the size of the data is unknown."""
+    train_samples: Count = 0
+    """Of a pass over the training data; 0 as long as nobody has told it."""
     live_replicas: Count = 0
     intervals: Intervals | None = None
     """None: as the member was started."""

@@ -97,6 +97,8 @@ class ShardReport(Strict):
     busy_seconds: float = 0.0
     """Time its thread spent on requests (not waiting)."""
     uptime_seconds: float = 0.0
+    rate: float | None = None
+    """The learning rate of the next update; None: it has none, or no values yet."""
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
     uncounted: Count = 0
@@ -116,7 +118,7 @@ def added(old: _Report, new: _Report) -> _Report:
     sums: dict[str, Any] = {
         item.name: _sum(getattr(old, item.name), getattr(new, item.name))
         for item in fields(new)
-        if item.name != "version"
+        if item.name not in {"version", "rate"}
     }
     return replace(new, **sums)
 

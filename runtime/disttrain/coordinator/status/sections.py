@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
+from operator import attrgetter
 from typing import Any
 
 from disttrain.checkpoint import names
@@ -96,6 +97,12 @@ def checkpoint_warning(state: State) -> str | None:
 def all_shards(state: State, watch: Watch) -> ShardReport:
     reports_of_shards = (*watch.shards.values(), *state.totals.shard_reports.values())
     return reduce(reports.added, reports_of_shards, ShardReport())
+
+
+def learning_rate(watch: Watch) -> float | None:
+    """Of the shard that is furthest; None: no shard has one."""
+    known = [report for report in watch.shards.values() if report.rate is not None]
+    return max(known, key=attrgetter("version")).rate if known else None
 
 
 def _readable(number: float) -> str:

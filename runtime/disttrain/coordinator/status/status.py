@@ -62,6 +62,7 @@ def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float
             "epoch": progress.epochs_processed(state),
             "samplesPerSecond": watch.samples_per_second(),
             "loss": stages[at_work(stages, state)].loss(state, watch),
+            "learningRate": sections.learning_rate(watch),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,
@@ -133,6 +134,7 @@ def _measures(state: State) -> Json:
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": sections.latest_measures(state) or None,
+        "bestModel": asdict(state.best_model) if state.best_model else None,
         "bestMeasures": {name: asdict(item) for name, item in state.best.items()},
     }
 

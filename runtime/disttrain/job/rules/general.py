@@ -2,6 +2,7 @@
 
 from pydantic.alias_generators import to_camel
 
+from disttrain.job import defaults, length
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule
 from disttrain.job.spec import KINDS, Audit, Spec
@@ -58,9 +59,15 @@ def _member_outlives_lease(spec: Spec) -> str | None:
 
 
 def _target_is_measured(spec: Spec) -> str | None:
+    return None if spec.stop.target_metric is None else _nothing_is_measured(spec)
+
+
+def _patience_is_measured(spec: Spec) -> str | None:
+    return None if spec.stop.patience is None else _nothing_is_measured(spec)
+
+
+def _nothing_is_measured(spec: Spec) -> str | None:
     evaluation = spec.evaluation
-    if spec.stop.target_metric is None:
-        return None
     if evaluation and (evaluation.every_epochs or evaluation.every_seconds):
         return None
     return "needs an evaluation during training: set spec.evaluation.everyEpochs or everySeconds"
@@ -71,9 +78,20 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
     # This is asked of a manifest with a strategy that is wrong, too: then there may be none.
     if stop.target_metric is None or any(kind.converges for kind in spec.strategy.given().values()):
         return None
-    if stop.epochs or stop.steps or stop.samples or stop.seconds:
+    if stop.epochs or stop.steps or stop.samples or stop.seconds or stop.patience:
         return None
     return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
+
+
+def _schedule_fits(spec: Spec) -> str | None:
+    """As far as it is known without the data; of a job's every stage."""
+    for stage in defaults.stages(spec):
+        strategy = stage.strategy.rule
+        for run in length.without_data(stage.stop, stage.batch_size or 1):
+            problem = strategy.problem_in(run)
+            if problem is not None:
+                return f"{to_camel(strategy.name)}.{problem}"
+    return None
 
 
 def _model_is_not_divided(spec: Spec) -> str | None:
@@ -102,6 +120,14 @@ def _transport_is_protected(spec: Spec) -> str | None:
         "machine its every user, on a cluster whom the namespace's NetworkPolicy lets through, "
         "all other jobs of the namespace among them; for networks that encrypt by themselves, "
         "tests and benchmarks"
+    )
+
+
+def _is_measured(field: str) -> str:
+    return (
+        f"!has(self.stop.{field}) || (has(self.evaluation) && "
+        "((has(self.evaluation.everyEpochs) && self.evaluation.everyEpochs > 0) || "
+        "has(self.evaluation.everySeconds)))"
     )
 
 
@@ -152,9 +178,14 @@ RULES = (
         _TARGET,
         (("spec", "evaluation"),),
         _target_is_measured,
-        expression="!has(self.stop.targetMetric) || (has(self.evaluation) && "
-        "((has(self.evaluation.everyEpochs) && self.evaluation.everyEpochs > 0) || "
-        "has(self.evaluation.everySeconds)))",
+        expression=_is_measured("targetMetric"),
+    ),
+    Rule(
+        "`spec.stop.patience` needs an evaluation during training.",
+        (*_STOP, "patience"),
+        (("spec", "evaluation"),),
+        _patience_is_measured,
+        expression=_is_measured("patience"),
     ),
     Rule(
         "`spec.stop.targetMetric` alone may never be met.",
@@ -162,6 +193,13 @@ RULES = (
         (_STOP,),
         _target_may_never_be_met,
         Severity.WARNING,
+    ),
+    Rule(
+        "A schedule fits into the run, and has an end to go by where it goes by the run: its "
+        "warm-up and its decay, and what ends the run in `spec.stop`.",
+        ("spec", "strategy"),
+        (_STOP, _BATCH_SIZE),
+        _schedule_fits,
     ),
     Rule(
         "A model is not divided yet: with `partitions` above 1, all but the first process of a "

@@ -5,8 +5,10 @@ import math
 from typing import Annotated, Final
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from disttrain.job import subclasses
+from disttrain.job.length import Extent
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.strategy_kind import StrategyKind
@@ -80,6 +82,12 @@ class Downpour(StrategyKind):
     @property
     def update_rule(self) -> str:
         return self.optimizer.rule.name
+
+    def problem_in(self, run: Extent) -> str | None:
+        """Of the schedule."""
+        rule = self.optimizer.rule
+        problem = rule.schedule.problem_in(run)
+        return problem and f"optimizer.{to_camel(rule.name)}.schedule.{problem}"
 
     @property
     def warm_start_samples(self) -> int:

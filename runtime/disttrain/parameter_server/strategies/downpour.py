@@ -3,18 +3,22 @@
 Each chunk is applied at most once, and only if it is sound.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
+from disttrain.job import defaults
+from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.schedule import Factor, full_rate
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
-from disttrain.parameter_server import presence, update_rule, update_rules
+from disttrain.parameter_server import presence, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
@@ -39,10 +43,19 @@ class PushedGradients(HolderSide):
 
     of = Downpour
 
-    def __init__(self, rule: Rule[Any], state: ShardState, records: Records) -> None:
+    def __init__(
+        self,
+        rule: Rule[Any],
+        state: ShardState,
+        records: Records,
+        extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+    ) -> None:
+        """`extent`: how long the run is, by its training samples."""
         super().__init__(rule.config, state, records)
         self._rule = rule
-        self._factor = update_rule.schedule_factor(rule.config.schedule.rule)
+        self._extent = extent
+        self._factor: Factor = full_rate
+        """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
@@ -51,12 +64,24 @@ class PushedGradients(HolderSide):
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         rule = update_rules.rule_for(stage.strategy.only_downpour.optimizer.rule)
-        return cls(rule, state, records)
+        return cls(rule, state, records, partial(defaults.extent, stage))
 
     @staticmethod
     def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
         del description
         return Values(share, config.initial_state)
+
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        super().begin(values, description, returned_to)
+        run = self._extent(self.state.train_samples)
+        self._factor = self.config.schedule.rates(run)
+
+    @property
+    def rate(self) -> float:
+        """By the schedule, before the factors of single parameters."""
+        return self._rate(self.state.samples)
 
     def drop(self, incarnation: SenderIncarnation) -> None:
         for known in [known for known in self._fetches if known.sender == incarnation.sender]:

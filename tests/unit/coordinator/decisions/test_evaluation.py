@@ -4,12 +4,13 @@ import pytest
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
-from disttrain.coordinator.journal.state import IssuedCommand
+from disttrain.coordinator.journal import state
+from disttrain.coordinator.journal.state import BestModel, Improvement, IssuedCommand
 from disttrain.coordinator.phases import FailureReason, Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.stop import Stop, TargetMetric
+from disttrain.job.stop import Evaluation, Judged, Patience, Stop, TargetMetric
 from disttrain.transport.header import Role
 
 HALF = TargetMetric(name="accuracy", at_least=0.5)
@@ -262,3 +263,63 @@ def test_an_evaluation_that_another_replica_does_counts_anew() -> None:
     _die(machine, asked)
     machine.obey()
     assert machine.state.evaluations[0].samples > begun
+
+
+def test_patience_survives_the_coordinator() -> None:
+    machine = Machine(stop=Stop(epochs=9, patience=Patience(evaluations=2, name="accuracy")))
+    _, one, _ = machine.running()
+    for expected in (0, 1):
+        _epoch(machine, one)
+        machine.obey()
+        assert machine.state.improvement == Improvement(
+            name="accuracy", best=0.5, evaluations=expected
+        )
+    again = state.from_json(state.to_json(machine.state))
+    assert again.improvement == machine.state.improvement
+
+    _epoch(machine, one)
+    machine.obey()
+    assert (machine.phase(), machine.state.reason) == (Phase.COMPLETE, "Patience")
+    assert [found.final for found in machine.state.evaluations] == [False] * 3 + [True]
+
+
+def test_patience_with_a_measure_that_is_none_fails_the_job() -> None:
+    machine = Machine(stop=Stop(epochs=9, patience=Patience(evaluations=2, name="acc")))
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    machine.obey()
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.message == (
+        "spec.stop.patience.name is 'acc', and Task.measure() measures accuracy: name one of its "
+        "measures, else nothing ever improves"
+    )
+
+
+def test_the_best_model_is_what_a_replica_says_it_has_written() -> None:
+    machine = Machine(stop=Stop(epochs=9), evaluation=Evaluation(keep_best=Judged(name="accuracy")))
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    (asked,) = _evaluations(machine)
+    assert isinstance(asked.order, commands.Evaluate)
+    assert asked.order.keep == commands.KeepBest(
+        file="b", name="accuracy", wants_lower=False, best=None
+    )
+    answer(machine, asked, value=0.5, kept=True)
+    assert machine.state.best_model == BestModel(
+        name="accuracy", value=0.5, samples=machine.state.evaluations[-1].samples
+    )
+    known = machine.state.best_model
+
+    _epoch(machine, one)
+    (asked,) = _evaluations(machine)
+    assert isinstance(asked.order, commands.Evaluate)
+    assert asked.order.keep is not None
+    assert asked.order.keep.best == 0.5
+    answer(machine, asked, value=0.25, kept=False)
+    assert machine.state.best_model == known
+    assert state.from_json(state.to_json(machine.state)).best_model == known
+
+
+def answer(machine: Machine, asked: IssuedCommand, *, value: float, kept: bool) -> None:
+    result = commands.Evaluated(sums={"accuracy": 8 * value}, samples=8, loss=1.0, kept=kept)
+    machine.request(messages.CommandDone(member=asked.member, order=asked.id, result=result))

@@ -62,3 +62,13 @@ def test_more_portions_than_there_can_be_an_account_of_fail_the_job(
     assert isinstance(refused, messages.Refused)
     assert machine.state.reason == FailureReason.WRONG_DATA
     assert re.search(remedy, machine.state.message)
+
+
+def test_a_strategy_that_the_data_is_too_small_for_fails_the_job() -> None:
+    machine = Machine(problem_with_data=lambda samples: f"{samples} are too few")
+
+    refused = machine.join(Role.REPLICA, 0, "small", samples=32)
+
+    assert isinstance(refused, messages.Refused)
+    assert machine.state.reason == FailureReason.WRONG_DATA
+    assert machine.state.message == "32 are too few"

@@ -34,7 +34,7 @@ def test_nothing_is_placed_before_the_model_is_known() -> None:
     assert asked(machine) == place(LAYOUT, 1)
 
 
-def test_members_and_shards_are_told_one_table() -> None:
+def test_members_and_shards_are_told_one_table_and_the_size_of_the_data() -> None:
     machine = Machine(shards=2, kept=("momentum",))
     machine.member(Role.SHARD, 0, "s0")
     first = machine.join(Role.REPLICA, 0, "r0")
@@ -52,6 +52,8 @@ def test_members_and_shards_are_told_one_table() -> None:
     assert isinstance(late, messages.Joined)
     assert told.placement == first.placement == late.placement == asked(machine)
     assert asked(machine) == place(LAYOUT, 2, ("momentum",))
+    samples = machine.state.data.samples
+    assert told.train_samples == first.train_samples == late.train_samples == samples > 0
 
 
 def test_the_table_is_journaled_once() -> None:

@@ -9,7 +9,8 @@ from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal.group import Group
-from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.journal.state import Evaluation as Ended
+from disttrain.coordinator.journal.state import Improvement, State
 from disttrain.coordinator.phases import StopReason
 from disttrain.coordinator.protocol.reports import (
     STALENESS_BOUNDS,
@@ -18,7 +19,7 @@ from disttrain.coordinator.protocol.reports import (
     staleness_quantile,
 )
 from disttrain.coordinator.status import status
-from disttrain.job.stop import Evaluation, Stop, TargetMetric
+from disttrain.job.stop import Better, Evaluation, Patience, Stop, TargetMetric
 from disttrain.transport.header import Role
 
 
@@ -55,6 +56,74 @@ def test_a_target_may_be_a_lower_or_an_upper_bound_and_is_never_met_by_nan() -> 
     assert not stop_rules.is_target_met(at_most, {"loss": 0.2})
     stop = Stop(epochs=9, target_metric=at_least)
     assert stop_rules.met(stop, _reached(accuracy=0.95)) is StopReason.TARGET_METRIC
+
+
+def _ended(value: float | None, name: str = "accuracy", *, final: bool = False) -> Ended:
+    measures = {name: value} if name and value is not None else {}
+    loss = None if name else value
+    return Ended(epoch=1, samples=8, seconds=1.0, loss=loss, measures=measures, final=final)
+
+
+def _waited(patience: Patience, *evaluations: Ended) -> list[int]:
+    """Vain evaluations after each."""
+    known: Improvement | None = None
+    counts = []
+    for evaluation in evaluations:
+        known = stop_rules.improvement(patience, known, evaluation)
+        counts.append(stop_rules.vain_evaluations(patience, known))
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("patience", "values", "counts"),
+    [
+        (Patience(evaluations=2, name="accuracy"), [0.1, 0.2, 0.2, 0.1, 0.3], [0, 0, 1, 2, 0]),
+        (
+            Patience(evaluations=2, name="accuracy", better=Better.LOWER),
+            [0.5, 0.6, 0.4, 0.4],
+            [0, 1, 0, 1],
+        ),
+        (
+            Patience(evaluations=2, name="accuracy", minimum_improvement=0.25),
+            [0.0, 0.25, 0.375, 0.5],
+            [0, 1, 0, 1],
+        ),
+        (
+            Patience(evaluations=2, name="accuracy"),
+            [math.nan, 0.1, math.nan, math.inf, None],
+            [0, 0, 1, 2, 3],
+        ),
+    ],
+    ids=["higher", "lower", "by more than a little", "no numbers"],
+)
+def test_patience_counts_evaluations_in_a_row_that_find_nothing_better(
+    patience: Patience, values: list[float | None], counts: list[int]
+) -> None:
+    assert _waited(patience, *map(_ended, values)) == counts
+
+
+def test_patience_goes_by_the_loss_where_no_measure_is_named() -> None:
+    losses = [_ended(value, "") for value in (2.0, 1.0, 1.5, None, 0.5)]
+    assert _waited(Patience(evaluations=2), *losses) == [0, 0, 1, 2, 0]
+
+
+def test_patience_ends_a_job_after_its_other_rules() -> None:
+    stop = Stop(epochs=9, patience=Patience(evaluations=3))
+    assert stop_rules.met(stop, _reached(vain_evaluations=2)) is None
+    assert stop_rules.met(stop, _reached(vain_evaluations=3)) is StopReason.PATIENCE
+    assert stop_rules.met(stop, _reached(vain_evaluations=3, epochs=9)) is StopReason.EPOCHS
+
+
+def test_the_measure_of_the_exported_model_is_no_vain_evaluation() -> None:
+    patience = Patience(evaluations=1, name="accuracy")
+    assert _waited(patience, _ended(0.5), _ended(0.1, final=True)) == [0, 0]
+
+
+def test_another_measure_begins_to_count_anew() -> None:
+    known = Improvement(name="accuracy", best=0.5, evaluations=7)
+    by_loss = Patience(evaluations=3)
+    assert stop_rules.vain_evaluations(by_loss, known) == 0
+    assert stop_rules.improvement(by_loss, known, _ended(2.0, "")) == Improvement(name="", best=2.0)
 
 
 def _transaction(state: State, now: float, **settings: object) -> Transaction:

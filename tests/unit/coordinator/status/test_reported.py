@@ -3,7 +3,8 @@
 import pytest
 
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.reports import ReplicaReport, added
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport, added
+from disttrain.coordinator.status import sections
 from disttrain.coordinator.status.watch import Watch
 from disttrain.transport.header import Role
 
@@ -43,3 +44,14 @@ def test_a_new_incarnation_goes_on_from_the_sums_of_its_former_ones() -> None:
 
     assert both.reported_sums == {"kl": 14.0, "beta": 3.0}
     assert both.reported_steps == {"kl": 5, "beta": 3}
+
+
+def test_the_rate_is_that_of_the_shard_that_is_furthest_and_no_sum() -> None:
+    watch = Watch()
+    assert sections.learning_rate(watch) is None
+    for index, (version, rate) in enumerate([(3, 0.1), (5, 0.2), (9, None)]):
+        shard = MemberId(role=Role.SHARD, index=index, incarnation=1)
+        watch.shards[shard] = ShardReport(version=version, rate=rate)
+
+    assert sections.learning_rate(watch) == 0.2
+    assert added(ShardReport(rate=0.1), ShardReport(rate=0.2)).rate == 0.2

@@ -1,0 +1,41 @@
+"""The learning rate over a run in one line of text. Pure."""
+
+from disttrain.job import defaults
+from disttrain.job import length as lengths
+from disttrain.job.length import Extent
+from disttrain.job.schedule import Factor
+from disttrain.job.spec import Spec
+from disttrain.job.strategies.downpour import Downpour
+
+_COLUMNS = 48
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+def line(spec: Spec) -> str | None:
+    """The rate of a job's first stage; None: it stays, or the manifest alone does not tell it."""
+    stage = defaults.first_stage(spec)
+    if not isinstance(stage.strategy.rule, Downpour):
+        return None
+    rule = stage.strategy.rule.optimizer.rule
+    if rule.schedule.constant is not None and rule.schedule.warmup is None:
+        return None
+    for run in lengths.without_data(stage.stop, defaults.samples_per_step(stage)):
+        try:
+            rates = rule.schedule.rates(run)
+        except ValueError:
+            continue
+        if run.samples is not None:
+            return _line(rates, run.samples, _length(run), rule.learning_rate)
+    return None
+
+
+def _length(run: Extent) -> str:
+    unit = "epoch" if run.counts_epochs else "sample"
+    return f"{run.samples:,} {unit}{'' if run.samples == 1 else 's'}"
+
+
+def _line(rates: Factor, end: int, length: str, full: float) -> str:
+    factors = [rates(end * column / (_COLUMNS - 1)) for column in range(_COLUMNS)]
+    bars = "".join(_HEIGHTS[round(factor * (len(_HEIGHTS) - 1))] for factor in factors)
+    first, last = full * factors[0], full * factors[-1]
+    return f"learning rate over {length}: {first:g} {bars} {last:g}, at most {full:g}"

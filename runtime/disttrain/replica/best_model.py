@@ -1,0 +1,57 @@
+"""The model of the best evaluation, written by the replica that has just measured it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.checkpoint import copies, export, tensor_file
+from disttrain.checkpoint.element_types import TYPES
+from disttrain.checkpoint.errors import CheckpointError
+from disttrain.coordinator.protocol.commands import KeepBest
+from disttrain.replica.evaluation import Sums
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+
+def keep(rules: KeepBest, model: nn.Module, measured: Sums) -> bool:
+    """Write the model if it is better than the one in the file; whether it was written.
+
+    Call it before the model changes. A full disk, or a store that is away, costs this model alone.
+    """
+    measures = {name: total / max(measured.samples, 1) for name, total in measured.measures.items()}
+    value = rules.value_of(measures, measured.mean_loss)
+    if not rules.is_better(value):
+        return False
+    said = {"disttrain.measure": rules.name or "loss", "disttrain.value": repr(value)}
+    try:
+        with copies.file_for(rules.file) as file:
+            write(model, file, said)
+    except CheckpointError as error:
+        LOG.warning("the best model was not written", file=rules.file, reason=error)
+        return False
+    return True
+
+
+def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
+    """The file that an export of these values would be, tensor by tensor; `said`: metadata."""
+    state: dict[str, Tensor] = model.state_dict()
+    tensors = [_described(name, tensor) for name, tensor in state.items()]
+    # As in an export: no element lies across its own width.
+    tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])
+    export.write_tensors(out, tensors, said, (_bytes(state[one.name]) for one in tensors))
+
+
+def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
+    kind = TYPES[str(tensor.dtype).removeprefix("torch.")]
+    return tensor_file.Tensor(name=name, type=kind.file_type, shape=tuple(tensor.shape))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    if not tensor.numel():
+        return memoryview(b"")
+    whole = tensor.detach().cpu().contiguous().reshape(-1)
+    array: memoryview = whole.view(torch.uint8).numpy().data
+    return array
