@@ -57,11 +57,12 @@ def needs_certificates_by(launch: str) -> bool:
 
 
 def secret(context: Context, trust: Trust | None, launch: str) -> Object:
-    """The Secret; immutable, since processes that run already would not believe another authority.
+    """The Secret, which is not immutable: a kubelet would show a deleted one to new pods, too.
 
+    It forgets an immutable one when no pod of the job is left on the node, and restarts overlap.
     `trust`: None where nothing is encrypted. `launch`: the manifest as its processes read it.
     """
     contents = {pod_layout.LAUNCH_KEY: launch}
     if trust is not None:
         contents[pod_layout.TRUST_KEY] = credentials.encode(trust).decode()
-    return context.new(Kind.Secret, secret_name(context), immutable=True, stringData=contents)
+    return context.new(Kind.Secret, secret_name(context), stringData=contents)

@@ -79,7 +79,7 @@ def own_account_binding(job: str, uid: str) -> str:
 
 
 def launch_secret(job: str, uid: str) -> str:
-    """The immutable Secret with the manifest, and of whom pods get their certificates.
+    """The Secret with the manifest, and of whom pods get their certificates.
 
     It holds part of the uid, since the operator may not read whose an older Secret is. Older
     operators made another one of another name: a job of theirs that is made anew gets both.
