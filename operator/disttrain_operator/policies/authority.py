@@ -35,8 +35,8 @@ def problem(job: JobRecord, believed: str, signs_by: str) -> Problem | None:
     message = (
         "the operator's own Secret was replaced, so that no process of the job gets a certificate "
         "that the others believe: those that run train on until theirs expire, within 24 hours; "
-        f"delete Secret {cluster_names.launch_secret(job.key.name, job.uid)}, and within a minute "
-        "all processes start again from what they saved"
+        f"delete Secret {cluster_names.launch_secret(job.key.name, job.uid)}, and all processes "
+        "start again from what they saved, within a minute or as the job is resumed"
     )
     return Problem(ProblemType.AUTHORITY_REPLACED, message)
 

@@ -166,11 +166,13 @@ class Actor:
             return
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
-            event = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
-            await events.record(self._client, event)
             await self._end(action.pods)
+        # Not before: else it would hide that pods which were not ended believe another one.
         if action.authority:
             await self._annotate(job, actions.Annotate(stored.AUTHORITY, action.authority))
+        if action.pods:
+            event = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
+            await events.record(self._client, event)
 
     async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
         seen, namespace = action.seen, job.key.namespace

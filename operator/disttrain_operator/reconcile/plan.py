@@ -135,8 +135,8 @@ def _problems(basis: _Basis, outcome: Outcome | None) -> tuple[Problem, ...]:
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
         unmarked or problem.conflict(basis.job, children),
-        authority.problem(basis.job, _believed(basis), knowledge.signs_by),
         *starting.problems(basis.job, observed, knowledge.lacks, basis.now),
+        authority.problem(basis.job, _believed(basis), knowledge.signs_by),
         knowledge.error,
     ]
     return first_of_each_type(problem for problem in found if problem is not None)

@@ -91,9 +91,10 @@ _HEAD = """\
 def written_out(job: DistTrainJob) -> dict[str, JsonValue]:
     """Return the manifest as processes get it, with name, namespace and uid as its only metadata.
 
-    Labels and annotations change while a job runs, and its processes do not read them.
+    Labels and annotations change while a job runs, and its processes do not read them. An image of
+    before knows no fields that are newer, so those that are not given are left out.
     """
-    written: dict[str, JsonValue] = job.model_dump(mode="json", by_alias=True)
+    written = _given(job, job.model_dump(mode="json", by_alias=True))
     kept = {"name", "namespace", "uid"}
     return {**written, "metadata": job.metadata.model_dump(by_alias=True, include=kept)}
 

@@ -80,8 +80,8 @@ class Applicant:
     @property
     def _remedy(self) -> str:
         return (
-            f"delete Secret {self.secret} in the job's namespace, and all processes begin anew "
-            "from what they saved"
+            f"delete Secret {self.secret} in the job's namespace, and this pod if nothing begins "
+            "anew within a minute; all processes go on from what they saved"
         )
 
     def _answer(self, body: bytes) -> bytes:

@@ -47,6 +47,14 @@ def test_processes_get_the_spec_and_which_job_it_is() -> None:
     assert parse_job(yaml.safe_dump(manifest)).spec == as_served().spec
 
 
+def test_processes_are_not_told_of_what_nobody_asks_for() -> None:
+    """Their image may be older than a field. A choice is told, also one that is null."""
+    written = defaults.written_out(a_job("spec.evaluation=null"))["spec"]
+    assert isinstance(written, dict)
+    assert written["stop"] == {"epochs": 1}
+    assert written["evaluation"] is None
+
+
 def test_every_field_for_kubernetes_is_read() -> None:
     job = a_job(
         "spec.task.source.configMap=digits-code",

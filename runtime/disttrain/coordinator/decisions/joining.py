@@ -54,7 +54,7 @@ def _take_in(
     if found is not None and found.has_room_for(request.partition, request.partitions):
         return _joined(transaction, _admit(transaction, request, index, found.incarnation))
     if found is not None:
-        membership.fail(transaction, found, "a newer incarnation has joined")
+        membership.fail(transaction, found, "a newer process asks to join")
     if not _brings_own_data(request):
         backoff = transaction.settings.restart_backoff
         later = transaction.failures.put_off(request, index, transaction.now, backoff)

@@ -275,10 +275,7 @@ class Joined(Tagged, kind="joined"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComeAgain(Tagged, kind="come_again"):
-    """The answer to a `Join` that comes too early: it is to be sent again later.
-
-    A process that cannot read this asks as often as it does without an answer.
-    """
+    """The answer to a `Join` that comes too early: it is to be sent again later."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     message: Text

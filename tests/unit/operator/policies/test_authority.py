@@ -18,7 +18,7 @@ def test_a_job_whose_secret_names_another_authority_is_told_what_to_do() -> None
     assert told.type is ProblemType.AUTHORITY_REPLACED
     # What runs is looked after as ever.
     assert told.type not in BLOCKING
-    assert "delete Secret digits-trust-01234567, and within a minute" in told.message
+    assert "delete Secret digits-trust-01234567, and all processes" in told.message
 
 
 def test_of_others_and_of_those_of_which_it_is_not_known_nothing_is_told() -> None:
