@@ -36,6 +36,8 @@ def _length(run: Extent) -> str:
 
 def _line(rates: Factor, end: int, length: str, full: float) -> str:
     factors = [rates(end * column / (_COLUMNS - 1)) for column in range(_COLUMNS)]
-    bars = "".join(_HEIGHTS[round(factor * (len(_HEIGHTS) - 1))] for factor in factors)
+    # The columns may miss where the full rate is reached, and steps may go above it.
+    most = max(1.0, *factors)
+    bars = "".join(_HEIGHTS[round(factor / most * (len(_HEIGHTS) - 1))] for factor in factors)
     first, last = full * factors[0], full * factors[-1]
-    return f"learning rate over {length}: {first:g} {bars} {last:g}, at most {full:g}"
+    return f"learning rate over {length}: {first:g} {bars} {last:g}, at most {full * most:g}"

@@ -100,6 +100,15 @@ def test_a_rate_that_changes_is_drawn(folder: Path) -> None:
     ]
 
 
+def test_a_rate_that_steps_above_the_full_one_is_drawn_below_its_highest(folder: Path) -> None:
+    rule = "learningRate: 0.1, schedule: {steps: {atEpochs: [1], factor: 2}}"
+    risen = SMALL.replace("learningRate: 0.1", rule).replace("{epochs: 1}", "{epochs: 3}")
+    (folder / "risen.yaml").write_text(risen)
+    code, (_, drawn) = validated("risen.yaml")
+    bars = "▅" * 16 + "█" * 32
+    assert (code, drawn) == (0, f"   learning rate over 3 epochs: 0.1 {bars} 0.2, at most 0.2")
+
+
 def test_a_rate_that_the_data_decides_is_not_drawn(folder: Path) -> None:
     rule = "learningRate: 0.1, schedule: {linearWarmup: {samples: 5}}"
     (folder / "later.yaml").write_text(SMALL.replace("learningRate: 0.1", rule))
