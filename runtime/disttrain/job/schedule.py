@@ -17,6 +17,9 @@ from pydantic import Field
 from disttrain.job.length import THE_RUN, Extent, Length, Measured
 from disttrain.job.section import Count, Fraction, Positive, Section, WholeNumber
 
+_ROUNDED_UP = 1.0 + 1e-9
+"""Fractions that are the whole run together may come to a little more as floats."""
+
 Factor = Callable[[float], float]
 """From the samples in the parameters to the fraction of the full rate."""
 
@@ -261,7 +264,7 @@ class WarmupStableDecay(Falling):
             return wrong
         grows = 0.0 if warmup is None else warmup.known_in(run)
         falls, end = self.decay.known_in(run), self.end.known_in(run)
-        if grows is None or falls is None or end is None or grows + falls <= end:
+        if grows is None or falls is None or end is None or grows + falls <= end * _ROUNDED_UP:
             return None
         before = "" if warmup is None else f" after a warmup of {warmup.words}"
         return (
