@@ -192,14 +192,14 @@ class Cosine(Falling):
         return Warmup(samples=self.warmup_samples) if self.warmup_samples else None
 
     def left(self, done: float) -> float:
-        return (1.0 + math.cos(math.pi * done)) / 2.0
+        return _half_cosine(done)
 
 
 class Linear(Falling):
     """The rate falls in a straight line."""
 
     def left(self, done: float) -> float:
-        return 1.0 - done
+        return _straight(done)
 
 
 class InverseRoot(ScheduleKind):
@@ -245,9 +245,9 @@ class WarmupStableDecay(Falling):
     def left(self, done: float) -> float:
         match self.shape:
             case DecayShape.LINEAR:
-                return 1.0 - done
+                return _straight(done)
             case DecayShape.COSINE:
-                return (1.0 + math.cos(math.pi * done)) / 2.0
+                return _half_cosine(done)
             case DecayShape.ONE_MINUS_ROOT:
                 return 1.0 - math.sqrt(done)
 
@@ -270,6 +270,14 @@ class WarmupStableDecay(Falling):
         return (
             f"warmupStableDecay.decay is {self.decay.words}{before}, longer than the run; take less"
         )
+
+
+def _half_cosine(done: float) -> float:
+    return (1.0 + math.cos(math.pi * done)) / 2.0
+
+
+def _straight(done: float) -> float:
+    return 1.0 - done
 
 
 def _between(first: float, share: float) -> float:
