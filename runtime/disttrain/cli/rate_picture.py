@@ -25,7 +25,8 @@ def line(spec: Spec) -> str | None:
         except ValueError:
             continue
         if run.samples is not None:
-            return _line(rates, run.samples, _length(run), rule.learning_rate)
+            of_what = "" if stage is spec else "of the warm start "
+            return _line(rates, run.samples, f"{of_what}over {_length(run)}", rule.learning_rate)
     return None
 
 
@@ -34,8 +35,10 @@ def _length(run: Extent) -> str:
     return f"{run.samples:,} {unit}{'' if run.samples == 1 else 's'}"
 
 
-def _line(rates: Factor, end: int, length: str, full: float) -> str:
+def _line(rates: Factor, end: int, when: str, full: float) -> str:
     factors = [rates(end * column / (_COLUMNS - 1)) for column in range(_COLUMNS)]
-    bars = "".join(_HEIGHTS[round(factor * (len(_HEIGHTS) - 1))] for factor in factors)
+    # The columns may miss where the full rate is reached, and steps may go above it.
+    most = max(1.0, *factors)
+    bars = "".join(_HEIGHTS[round(factor / most * (len(_HEIGHTS) - 1))] for factor in factors)
     first, last = full * factors[0], full * factors[-1]
-    return f"learning rate over {length}: {first:g} {bars} {last:g}, at most {full:g}"
+    return f"learning rate {when}: {first:g} {bars} {last:g}, at most {full * most:g}"

@@ -71,7 +71,8 @@ class FailureReason(StrEnum):
     WRONG_MODEL = "WrongModel"
     """A replica's model differs from the others' or the checkpoint's."""
     WRONG_DATA = "WrongData"
-    """A replica sees another number of samples, or more than there can be an account of."""
+    """A replica sees another number of samples than the job has, more than there can be an account
+    of, or a number that a schedule does not fit to."""
     EMPTY_DATA = "EmptyData"
     BATCH_TOO_LARGE = "BatchTooLarge"
     EXPORT_FAILED = "ExportFailed"

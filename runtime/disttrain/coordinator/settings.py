@@ -93,7 +93,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         stop=stage.stop,
         kept=kept,
         update_rule=stage.strategy.rule.update_rule,
-        problem_with_data=partial(defaults.problem_with_data, stage),
+        problem_with_data=partial(defaults.problem_with_data, job, stage),
         portion_size=stage.portion_size,
         portion_size_field=strategy.portion_size_field,
         evaluation=job.evaluation,

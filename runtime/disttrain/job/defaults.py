@@ -34,16 +34,23 @@ def extent(spec: Spec, train_samples: int | None) -> Extent:
     return length.extent(spec.stop, samples_per_step(spec), train_samples or None)
 
 
-def problem_with_data(spec: Spec, train_samples: int) -> str | None:
-    """Return what of a strategy does not fit to so much data; None: all does."""
-    strategy = spec.strategy.rule
-    problem = strategy.problem_in(extent(spec, train_samples))
+def problem_in(job: Spec, stage: Spec, run: Extent) -> str | None:
+    """Return what of a stage of a job does not fit into a run, with its place in `spec.strategy`.
+
+    None: nothing, as far as the run is known.
+    """
+    strategy = job.strategy.rule
+    first = None if stage is job else strategy.first_stage
+    problem = (first or strategy).problem_in(run)
+    return problem and f"{to_camel(strategy.name)}.{problem}"
+
+
+def problem_with_data(job: Spec, stage: Spec, train_samples: int) -> str | None:
+    """Return what of a stage of a job does not fit to so much data; None: all does."""
+    problem = problem_in(job, stage, extent(stage, train_samples))
     if problem is None:
         return None
-    return (
-        f"spec.strategy.{to_camel(strategy.name)}.{problem}; the training data has "
-        f"{train_samples} samples"
-    )
+    return f"spec.strategy.{problem}; the training data has {train_samples} samples"
 
 
 def precision(spec: Spec) -> Precision:

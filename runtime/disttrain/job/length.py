@@ -55,7 +55,7 @@ class Measured(Section):
     """Says how far something goes; by none of its fields: as far as the run."""
 
     samples: Count | None = Field(default=None, examples=[5000])
-    """Samples that the whole job has processed by then."""
+    """How many samples of the whole job it lasts."""
 
     epochs: Positive | None = Field(default=None, examples=[2])
     """The same in passes over the training data; 0.5 is half of one."""

@@ -17,6 +17,9 @@ from pydantic import Field
 from disttrain.job.length import THE_RUN, Extent, Length, Measured
 from disttrain.job.section import Count, Fraction, Positive, Section, WholeNumber
 
+_ROUNDED_UP = 1.0 + 1e-9
+"""Fractions that are the whole run together may come to a little more as floats."""
+
 Factor = Callable[[float], float]
 """From the samples in the parameters to the fraction of the full rate."""
 
@@ -189,14 +192,14 @@ class Cosine(Falling):
         return Warmup(samples=self.warmup_samples) if self.warmup_samples else None
 
     def left(self, done: float) -> float:
-        return (1.0 + math.cos(math.pi * done)) / 2.0
+        return _half_cosine(done)
 
 
 class Linear(Falling):
     """The rate falls in a straight line."""
 
     def left(self, done: float) -> float:
-        return 1.0 - done
+        return _straight(done)
 
 
 class InverseRoot(ScheduleKind):
@@ -242,9 +245,9 @@ class WarmupStableDecay(Falling):
     def left(self, done: float) -> float:
         match self.shape:
             case DecayShape.LINEAR:
-                return 1.0 - done
+                return _straight(done)
             case DecayShape.COSINE:
-                return (1.0 + math.cos(math.pi * done)) / 2.0
+                return _half_cosine(done)
             case DecayShape.ONE_MINUS_ROOT:
                 return 1.0 - math.sqrt(done)
 
@@ -261,12 +264,20 @@ class WarmupStableDecay(Falling):
             return wrong
         grows = 0.0 if warmup is None else warmup.known_in(run)
         falls, end = self.decay.known_in(run), self.end.known_in(run)
-        if grows is None or falls is None or end is None or grows + falls <= end:
+        if grows is None or falls is None or end is None or grows + falls <= end * _ROUNDED_UP:
             return None
         before = "" if warmup is None else f" after a warmup of {warmup.words}"
         return (
             f"warmupStableDecay.decay is {self.decay.words}{before}, longer than the run; take less"
         )
+
+
+def _half_cosine(done: float) -> float:
+    return (1.0 + math.cos(math.pi * done)) / 2.0
+
+
+def _straight(done: float) -> float:
+    return 1.0 - done
 
 
 def _between(first: float, share: float) -> float:

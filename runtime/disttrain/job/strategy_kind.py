@@ -34,6 +34,10 @@ class FirstStage(Section):
     def rule(self) -> "StrategyKind":
         """How it is done."""
 
+    @abstractmethod
+    def problem_in(self, run: Extent) -> str | None:
+        """As the strategy's: with its place below the strategy, whose stage this is."""
+
 
 class StrategyKind(Section):
     """What everybody asks of a strategy. Whoever carries it out finds its own side by the type."""
@@ -65,7 +69,10 @@ class StrategyKind(Section):
         return 0
 
     def problem_in(self, run: Extent) -> str | None:
-        """What of it does not fit into a run, as far as this is known; None: nothing."""
+        """What of it does not fit into a run, as far as this is known; None: nothing.
+
+        It begins with its place below the strategy.
+        """
         del run
         return None
 

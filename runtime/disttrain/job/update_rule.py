@@ -4,7 +4,9 @@ import math
 from typing import ClassVar
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
+from disttrain.job.length import Extent
 from disttrain.job.schedule import Constant, Schedule
 from disttrain.job.section import NotNegative, Positive, Section
 
@@ -47,6 +49,11 @@ class UpdateRule(Section):
 
     schedule: Schedule = Schedule(constant=Constant())
     """How the rate changes with the samples processed."""
+
+    def problem_in(self, run: Extent) -> str | None:
+        """What does not fit into a run, with its place from the rule's name on; None: nothing."""
+        problem = self.schedule.problem_in(run)
+        return problem and f"{to_camel(self.name)}.schedule.{problem}"
 
     @property
     def gradient_decay(self) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from builders.jobs import SMALL
+from builders.jobs import BATCH, SMALL
 from disttrain.cli.app import app
 from disttrain.cli.main import main
 
@@ -98,6 +98,24 @@ def test_a_rate_that_changes_is_drawn(folder: Path) -> None:
         "most",
         "0.1",
     ]
+
+
+def test_a_rate_that_steps_above_the_full_one_is_drawn_below_its_highest(folder: Path) -> None:
+    rule = "learningRate: 0.1, schedule: {steps: {atEpochs: [1], factor: 2}}"
+    risen = SMALL.replace("learningRate: 0.1", rule).replace("{epochs: 1}", "{epochs: 3}")
+    (folder / "risen.yaml").write_text(risen)
+    code, (_, drawn) = validated("risen.yaml")
+    bars = "▅" * 16 + "█" * 32
+    assert (code, drawn) == (0, f"   learning rate over 3 epochs: 0.1 {bars} 0.2, at most 0.2")
+
+
+def test_of_a_batch_method_the_rate_of_the_warm_start_is_drawn(folder: Path) -> None:
+    sgd = "sgd: {learningRate: 0.1, schedule: {linear: {}}}"
+    warm = f"      warmStart: {{samples: 100, batchSize: 5, {sgd}}}\n  stop:"
+    (folder / "warm.yaml").write_text(BATCH.replace("  stop:", warm))
+    code, lines = validated("warm.yaml")
+    assert code == 0
+    assert lines[-1].startswith("   learning rate of the warm start over 100 samples: 0.1 █")
 
 
 def test_a_rate_that_the_data_decides_is_not_drawn(folder: Path) -> None:

@@ -130,6 +130,29 @@ def test_without_a_warm_start_the_first_stage_is_the_whole_job() -> None:
     assert len(strategies.stages(spec)) == 1
 
 
+@pytest.mark.parametrize(
+    ("stage", "place"),
+    [
+        ("downpour: {{optimizer: {{momentum: {}}}}}", "downpour.optimizer.momentum"),
+        ("sgd: {}", "sgd"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_named_where_the_warm_start_has_it(
+    stage: str, place: str
+) -> None:
+    def warm(length: str) -> str:
+        rule = f"{{learningRate: 1, schedule: {{warmup: {length}, linear: {{}}}}}}"
+        return f"{_WARM_START}={{samples: 100, batchSize: 5, {stage.format(rule)}}}"
+
+    (finding,) = complaints(BATCH, warm("{samples: 100}"))
+    assert f"spec.strategy: sandblaster.warmStart.{place}.schedule.warmup is 100 " in finding
+    begun, _ = strategies.stages(a_batch_job(warm("{epochs: 2}")).spec)
+    problem = begun.settings.problem_with_data(50)
+    assert problem is not None
+    assert problem.startswith(f"{_WARM_START}.{place}.schedule.warmup is 2 epochs, ")
+    assert begun.settings.problem_with_data(49) is None
+
+
 def test_a_job_that_stops_in_its_warm_start_is_refused() -> None:
     warm = f"{_WARM_START}={{samples: 100, batchSize: 5, sgd: {{learningRate: 1}}}}"
     (finding,) = complaints(BATCH, warm, "spec.stop.samples=100")

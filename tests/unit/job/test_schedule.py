@@ -187,6 +187,20 @@ def test_the_rate_is_exact_at_its_joints_and_within_its_bounds(
     assert max(map(abs, changes)) <= steepest + ROUNDING
 
 
+@patient
+@given(percent=st.integers(1, 99), run=st.integers(1, 100) | st.integers(1, 10**12))
+def test_a_warm_up_and_a_decay_that_are_the_whole_run_fit_into_it(percent: int, run: int) -> None:
+    schedule = Schedule(
+        warmup=Warmup(fraction=percent / 100),
+        warmup_stable_decay=WarmupStableDecay(decay=Length(fraction=(100 - percent) / 100)),
+    )
+    extent = Extent(samples=run, epoch=1, counts_epochs=True)
+    assert schedule.problem_in(extent) is None
+    factor, grown = schedule.rates(extent), run * percent / 100
+    assert (factor(0), factor(run)) == (0.0, 0.0)
+    assert (factor(grown / 2), factor(grown)) == pytest.approx((0.5, 1.0))
+
+
 def a_scheduled_job(schedule: str, stop: str) -> DistTrainJob:
     return a_job(
         "spec.strategy.downpour.optimizer={sgd: {learningRate: 0.1}}",
@@ -272,11 +286,11 @@ def test_what_only_the_data_can_tell_is_no_mistake_yet(schedule: str) -> None:
 
 def test_the_data_tells_that_a_warm_up_is_longer_than_the_run() -> None:
     job = a_scheduled_job("{warmup: {samples: 900}, cosine: {}}", "{epochs: 2}")
-    assert defaults.problem_with_data(job.spec, 450) == (
+    assert defaults.problem_with_data(job.spec, job.spec, 450) == (
         "spec.strategy.downpour.optimizer.sgd.schedule.warmup is 900 samples, but the rate falls "
         "before the end of the run; take a shorter one; the training data has 450 samples"
     )
-    assert defaults.problem_with_data(job.spec, 451) is None
+    assert defaults.problem_with_data(job.spec, job.spec, 451) is None
 
 
 def test_a_schedule_is_not_asked_before_its_run_is_known() -> None:

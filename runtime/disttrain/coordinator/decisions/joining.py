@@ -119,6 +119,13 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(transaction, FailureReason.EMPTY_DATA, message)
+    known = transaction.state.data.samples
+    if known and samples != known:
+        message = (
+            f"this replica sees {samples} training samples, the job has {known}: give every "
+            "process the same data, or begin a new run for other data"
+        )
+        return _fatal(transaction, FailureReason.WRONG_DATA, message)
     for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
@@ -129,13 +136,6 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
             return _fatal(transaction, FailureReason.BATCH_TOO_LARGE, message)
         if (problem := settings.problem_with_data(samples)) is not None:
             return _fatal(transaction, FailureReason.WRONG_DATA, problem)
-    known = transaction.state.data.samples
-    if known and samples != known:
-        message = (
-            f"this replica sees {samples} training samples, the job has {known}: give every "
-            "process the same data, or begin a new run for other data"
-        )
-        return _fatal(transaction, FailureReason.WRONG_DATA, message)
     return None
 
 

@@ -86,11 +86,9 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
 def _schedule_fits(spec: Spec) -> str | None:
     """As far as it is known without the data; of a job's every stage."""
     for stage in defaults.stages(spec):
-        strategy = stage.strategy.rule
         for run in length.without_data(stage.stop, stage.batch_size or 1):
-            problem = strategy.problem_in(run)
-            if problem is not None:
-                return f"{to_camel(strategy.name)}.{problem}"
+            if (problem := defaults.problem_in(spec, stage, run)) is not None:
+                return problem
     return None
 
 

@@ -5,7 +5,6 @@ import math
 from typing import Annotated, Final
 
 from pydantic import Field
-from pydantic.alias_generators import to_camel
 
 from disttrain.job import subclasses
 from disttrain.job.length import Extent
@@ -84,10 +83,8 @@ class Downpour(StrategyKind):
         return self.optimizer.rule.name
 
     def problem_in(self, run: Extent) -> str | None:
-        """Of the schedule."""
-        rule = self.optimizer.rule
-        problem = rule.schedule.problem_in(run)
-        return problem and f"optimizer.{to_camel(rule.name)}.schedule.{problem}"
+        problem = self.optimizer.rule.problem_in(run)
+        return problem and f"optimizer.{problem}"
 
     @property
     def warm_start_samples(self) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from disttrain.job.length import Extent
 from disttrain.job.section import MOST, Choice, Count, NotNegative, Section, refused
 from disttrain.job.strategies.downpour import Downpour, Optimizer, WarmStart
 from disttrain.job.strategy_kind import FirstStage, Precision, StrategyKind
@@ -107,6 +108,13 @@ class BatchWarmStart(FirstStage):
             optimizer=Optimizer(sgd=self.sgd),
             warm_start=WarmStart(samples=self.samples),
         )
+
+    def problem_in(self, run: Extent) -> str | None:
+        if self.downpour is not None:
+            problem = self.downpour.problem_in(run)
+            return problem and f"warmStart.downpour.{problem}"
+        problem = self.rule.optimizer.rule.problem_in(run)
+        return problem and f"warmStart.{problem}"
 
 
 def _size(value: object) -> object:

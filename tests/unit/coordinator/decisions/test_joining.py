@@ -26,6 +26,17 @@ def test_a_replica_that_sees_other_data_fails_the_job_with_both_numbers() -> Non
     assert machine.state.reason == FailureReason.WRONG_DATA
 
 
+@pytest.mark.parametrize("samples", [64, 3])
+def test_of_other_data_it_is_not_said_what_does_not_fit_to_it(samples: int) -> None:
+    machine = Machine(problem_with_data=lambda samples: None if samples == 32 else "no fit")
+    machine.running()
+
+    machine.join(Role.REPLICA, 1, "other data", samples=samples)
+
+    assert machine.state.reason == FailureReason.WRONG_DATA
+    assert f"{samples} training samples, the job has 32" in machine.state.message
+
+
 def test_nobody_joins_a_job_that_is_over() -> None:
     machine = Machine()
     _, one, _ = machine.running()
