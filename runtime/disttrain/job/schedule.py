@@ -24,6 +24,10 @@ Factor = Callable[[float], float]
 """From the samples in the parameters to the fraction of the full rate."""
 
 
+_MOST_DIGITS = 30
+"""Of the factor by which the rate ever grows: the number that float32 ends with has 39."""
+
+
 def full_rate(_samples: float) -> float:
     return 1.0
 
@@ -105,9 +109,14 @@ class Steps(ScheduleKind):
         if (wrong := super().problem()) is not None:
             return wrong
         name = next(name for name in self.alternatives if name in self.given())
-        for before, after in pairwise(self.given()[name]):
+        points = self.given()[name]
+        for before, after in pairwise(points):
             if after <= before:
                 return f"{name} must increase, got {after} after {before}"
+        if len(points) * math.log10(self.factor) > _MOST_DIGITS:
+            return (
+                f"factor is {self.factor:g}, {len(points)} times, which no rate can be; take less"
+            )
         return None
 
     @property

@@ -147,6 +147,12 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "learningRate: 0.1",
+            "learningRate: 0.1, schedule: {steps: {atEpochs: [1, 2], factor: 1.0e+300}}",
+            f"8: {OPTIMIZER}.sgd.schedule.steps: factor is 1e+300, 2 times, which no rate can be; "
+            "take less",
+        ),
+        (
+            "learningRate: 0.1",
             "learningRate: 0.1, schedule: {steps: {atSamples: []}}",
             f"8: {OPTIMIZER}.sgd.schedule.steps.atSamples: must not be empty, got a list",
         ),
