@@ -9,21 +9,19 @@ from torch import Tensor, nn
 from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.coordinator.protocol.commands import KeepBest
-from disttrain.replica.evaluation import Sums
+from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
 
-def keep(rules: KeepBest, model: nn.Module, measured: Sums) -> bool:
+def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
     """Write the model if it is better than the one in the file; whether it was written.
 
     Call it before the model changes. A full disk, or a store that is away, costs this model alone.
     """
-    measures = {name: total / max(measured.samples, 1) for name, total in measured.measures.items()}
-    value = rules.value_of(measures, measured.mean_loss)
-    if not rules.is_better(value):
+    value = rules.by.value_of(measured.means, measured.loss)
+    if not rules.by.is_better(value, rules.best):
         return False
     said = {"disttrain.measure": rules.name or "loss", "disttrain.value": repr(value)}
     try:

@@ -8,9 +8,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from disttrain.coordinator.protocol.commands import KeepBest
+from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
 from disttrain.replica import best_model
-from disttrain.replica.evaluation import Sums
 
 
 class Odd(nn.Module):
@@ -32,8 +31,8 @@ def rules(
     return KeepBest(file=str(file), name=name, wants_lower=lower, best=best)
 
 
-def measured(accuracy: float) -> Sums:
-    return Sums(samples=4, loss=2.0, count=4.0, measures={"accuracy": 4 * accuracy})
+def measured(accuracy: float) -> Evaluated:
+    return Evaluated(samples=4, loss=0.5, sums={"accuracy": 4 * accuracy})
 
 
 def test_a_kept_model_is_read_back_by_pytorch(tmp_path: Path) -> None:

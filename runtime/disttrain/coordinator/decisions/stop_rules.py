@@ -1,6 +1,5 @@
 """When a job is complete. Pure."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -60,13 +59,10 @@ def improvement(
         return before
     name = patience.name or ""
     known = before if before is not None and before.name == name else None
-    value = latest.measures.get(name, math.nan) if name else latest.loss
-    value = math.nan if value is None else value
-    if known is None:
-        return Improvement(name=name, best=value) if math.isfinite(value) else None
-    if math.isfinite(value) and patience.improves(known.best, value):
+    value = patience.value_of(latest.measures, latest.loss)
+    if value is not None and patience.improves(value, None if known is None else known.best):
         return Improvement(name=name, best=value)
-    return replace(known, evaluations=known.evaluations + 1)
+    return None if known is None else replace(known, evaluations=known.evaluations + 1)
 
 
 def is_target_met(target: TargetMetric, measures: Mapping[str, float]) -> bool:
