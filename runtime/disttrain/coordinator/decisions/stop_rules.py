@@ -54,15 +54,15 @@ def vain_evaluations(patience: Patience | None, known: Improvement | None) -> in
 def improvement(
     patience: Patience | None, before: Improvement | None, latest: Evaluation
 ) -> Improvement | None:
-    """What is known after an evaluation; None: nothing yet, or nobody asks."""
+    """What is known after an evaluation; None: nothing, since nobody asks."""
     if patience is None or latest.final:
         return before
     name = patience.name or ""
-    known = before if before is not None and before.name == name else None
+    known = Improvement(name=name) if before is None or before.name != name else before
     value = patience.value_of(latest.measures, latest.loss)
-    if value is not None and patience.improves(value, None if known is None else known.best):
+    if patience.improves(value, known.best):
         return Improvement(name=name, best=value)
-    return None if known is None else replace(known, evaluations=known.evaluations + 1)
+    return replace(known, evaluations=known.evaluations + 1)
 
 
 def is_target_met(target: TargetMetric, measures: Mapping[str, float]) -> bool:

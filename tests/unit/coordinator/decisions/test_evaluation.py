@@ -1,5 +1,7 @@
 """Who evaluates, and what becomes of a target: one story per test."""
 
+import math
+
 import pytest
 
 from builders.control_members import LAYOUT
@@ -281,6 +283,19 @@ def test_patience_survives_the_coordinator() -> None:
     machine.obey()
     assert (machine.phase(), machine.state.reason) == (Phase.COMPLETE, "Patience")
     assert [found.final for found in machine.state.evaluations] == [False] * 3 + [True]
+
+
+def test_patience_ends_a_job_whose_evaluations_give_no_number() -> None:
+    machine = Machine(stop=Stop(patience=Patience(evaluations=2, name="accuracy")))
+    machine.evaluation = {"accuracy": math.nan}
+    _, one, _ = machine.running()
+    for _ in range(2):
+        _epoch(machine, one)
+        machine.obey()
+    assert (machine.phase(), machine.state.reason) == (Phase.COMPLETE, "Patience")
+    known = Improvement(name="accuracy", best=None, evaluations=2)
+    again = state.from_json(state.to_json(machine.state))
+    assert machine.state.improvement == again.improvement == known
 
 
 def test_patience_with_a_measure_that_is_none_fails_the_job() -> None:
