@@ -335,6 +335,25 @@ def test_the_best_model_is_what_a_replica_says_it_has_written() -> None:
     assert state.from_json(state.to_json(machine.state)).best_model == known
 
 
+def test_the_exported_model_may_be_the_best_one() -> None:
+    kept = Evaluation(keep_best=Judged(name="accuracy"))
+    machine = Machine(stop=Stop(epochs=1), evaluation=kept)
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    while not (asked := _evaluations(machine)):
+        _obey_once(machine)
+    assert isinstance(asked[0].order, commands.Evaluate)
+    assert asked[0].order.model_file == "m"
+    assert asked[0].order.keep == commands.KeepBest(
+        file="b", name="accuracy", wants_lower=False, best=None
+    )
+    answer(machine, asked[0], value=0.5, kept=True)
+    assert machine.phase() is Phase.COMPLETE
+    assert machine.state.best_model == BestModel(
+        name="accuracy", value=0.5, samples=machine.state.samples
+    )
+
+
 def answer(machine: Machine, asked: IssuedCommand, *, value: float, kept: bool) -> None:
     result = commands.Evaluated(sums={"accuracy": 8 * value}, samples=8, loss=1.0, kept=kept)
     machine.request(messages.CommandDone(member=asked.member, order=asked.id, result=result))
