@@ -10,6 +10,9 @@ from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
+from disttrain.replica import model_tensors
+from disttrain.replica.errors import ModelNotSupported
+from disttrain.task.checks import type_name
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -34,8 +37,11 @@ def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
 
 
 def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
-    """The file that an export of these values would be, tensor by tensor; `said`: metadata."""
-    state: dict[str, Tensor] = model.state_dict()
+    """The file that an export of these values would be, tensor by tensor; `said`: metadata.
+
+    Raises CheckpointError, and ModelNotSupported for a type that a buffer has by now.
+    """
+    state = dict(model_tensors.named(model))
     tensors = [_described(name, tensor) for name, tensor in state.items()]
     # As in an export: no element lies across its own width.
     tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])
@@ -43,7 +49,13 @@ def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
 
 
 def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
-    kind = TYPES[str(tensor.dtype).removeprefix("torch.")]
+    kind = TYPES.get(type_name(tensor))
+    if kind is None:
+        message = (
+            f"buffer '{name}' has become {type_name(tensor)}, which no file of a model holds; let "
+            "the model keep the type that its buffers have in model()"
+        )
+        raise ModelNotSupported(message)
     return tensor_file.Tensor(name=name, type=kind.file_type, shape=tuple(tensor.shape))
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
 from disttrain.replica import best_model
+from disttrain.replica.errors import ModelNotSupported
 
 
 class Odd(nn.Module):
@@ -46,6 +47,26 @@ def test_a_kept_model_is_read_back_by_pytorch(tmp_path: Path) -> None:
     with safetensors.safe_open(file, "pt") as opened:
         said = opened.metadata()
     assert (said["disttrain.measure"], said["disttrain.value"]) == ("accuracy", "0.5")
+
+
+class Extra(nn.Linear):
+    """Says more in its state_dict() than its tensors."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": 3}
+
+
+def test_what_is_no_tensor_is_not_kept_as_it_is_not_exported(tmp_path: Path) -> None:
+    model, file = nn.Sequential(Extra(2, 2)), tmp_path / "best.safetensors"
+    assert best_model.keep(rules(file, None), model, measured(0.5))
+    assert safetensors.torch.load_file(file).keys() == {"0.weight", "0.bias"}
+
+
+def test_a_buffer_of_another_type_than_a_file_takes_is_named(tmp_path: Path) -> None:
+    model = Odd()
+    model.flags = torch.zeros(3, dtype=torch.complex64)
+    with pytest.raises(ModelNotSupported, match="buffer 'flags' has become complex64, which no"):
+        best_model.keep(rules(tmp_path / "best.safetensors", None), model, measured(0.5))
 
 
 @pytest.mark.parametrize(
