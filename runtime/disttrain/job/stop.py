@@ -40,6 +40,11 @@ class Better(StrEnum):
     """As of a loss."""
 
 
+def said(name: str | None) -> str:
+    """The word for what decides: the name of a measure, or loss."""
+    return name or "loss"
+
+
 class Judged(Section):
     """What tells which of two evaluations is the better one."""
 

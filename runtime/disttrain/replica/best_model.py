@@ -10,6 +10,7 @@ from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
+from disttrain.job import stop
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.task.checks import type_name
@@ -26,7 +27,7 @@ def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
     value = rules.by.value_of(measured.means, measured.loss)
     if not rules.by.is_better(value, rules.best):
         return False
-    said = {"disttrain.measure": rules.name or "loss", "disttrain.value": repr(value)}
+    said = {"disttrain.measure": stop.said(rules.name), "disttrain.value": repr(value)}
     try:
         with copies.file_for(rules.file) as file:
             write(model, file, said)

@@ -47,6 +47,10 @@ def test_a_kept_model_is_read_back_by_pytorch(tmp_path: Path) -> None:
     with safetensors.safe_open(file, "pt") as opened:
         said = opened.metadata()
     assert (said["disttrain.measure"], said["disttrain.value"]) == ("accuracy", "0.5")
+    assert best_model.keep(rules(file, None, name="", lower=True), model, measured(0.75))
+    with safetensors.safe_open(file, "pt") as opened:
+        said = opened.metadata()
+    assert (said["disttrain.measure"], said["disttrain.value"]) == ("loss", "0.5")
 
 
 class Extra(nn.Linear):

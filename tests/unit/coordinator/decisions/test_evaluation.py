@@ -354,6 +354,18 @@ def test_the_exported_model_may_be_the_best_one() -> None:
     )
 
 
+def test_a_best_model_by_the_loss_is_told_as_such() -> None:
+    machine = Machine(stop=Stop(epochs=9), evaluation=Evaluation(keep_best=Judged()))
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    (asked,) = _evaluations(machine)
+    answer(machine, asked, value=0.5, kept=True)
+    told = machine.request(messages.Status())
+    assert isinstance(told, messages.StatusReply)
+    samples = machine.state.evaluations[-1].samples
+    assert told.status["bestModel"] == {"name": "loss", "value": 1.0, "samples": samples}
+
+
 def answer(machine: Machine, asked: IssuedCommand, *, value: float, kept: bool) -> None:
     result = commands.Evaluated(sums={"accuracy": 8 * value}, samples=8, loss=1.0, kept=kept)
     machine.request(messages.CommandDone(member=asked.member, order=asked.id, result=result))
