@@ -142,7 +142,8 @@ class Evaluation(Section):
 
     keep_best: Judged | None = Field(default=None, examples=[{"name": "accuracy"}])
     """Have the replica write the model of the best evaluation so far, exactly as it was measured,
-    to best.safetensors beside the job's model. null: it is not kept."""
+    to best.safetensors beside the job's model. The evaluation at the end counts too. null: it is
+    not kept."""
 
     batch_size: Count | None = None
     """Samples per forward pass. null: four times the batch size of training."""
