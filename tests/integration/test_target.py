@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from builders.runs import RunningJob
@@ -69,4 +70,31 @@ def test_the_model_of_the_best_evaluation_is_kept_as_it_was_measured(tmp_path: P
         assert best["value"] == first < last
         counts = load_file(job.output / "best.safetensors")["counts"]
         assert float(counts.mean()) == pytest.approx(first)
+        job.assert_promises_held()
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(6, 1), (1, 1), (1, 0)])
+def test_an_exported_model_that_is_the_best_one_is_kept_too(
+    tmp_path: Path, epochs: int, every: int
+) -> None:
+    """The measure grows: the last evaluation, of the exported model, is the best."""
+    rules = f"{{everyEpochs: {every}, keepBest: {{name: counted}}, batchSize: 32}}"
+    assignments = (
+        "spec.task.arguments={samples: 256, step_seconds: 0.01}",
+        f"spec.evaluation={rules}",
+        f"spec.stop={{epochs: {epochs}}}",
+    )
+    with RunningJob(tmp_path, assignments) as job:
+        assert job.wait() == 0, job.printed()
+        summary = job.summary()
+        assert (summary["evaluations"] > 1) is (epochs > 1)
+        assert summary["bestModel"] == {
+            "name": "counted",
+            "value": summary["finalMeasures"]["counted"],
+            "samples": summary["samples"],
+        }
+        best = load_file(job.output / "best.safetensors")
+        exported = load_file(job.output / "model.safetensors")
+        assert best.keys() == exported.keys()
+        assert all(torch.equal(best[name], tensor) for name, tensor in exported.items())
         job.assert_promises_held()

@@ -1,5 +1,6 @@
 """When a job is complete, and when its model is measured."""
 
+import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated
@@ -39,6 +40,11 @@ class Better(StrEnum):
     """As of a loss."""
 
 
+def said(name: str | None) -> str:
+    """The word for what decides: the name of a measure, or loss."""
+    return name or "loss"
+
+
 class Judged(Section):
     """What tells which of two evaluations is the better one."""
 
@@ -54,9 +60,17 @@ class Judged(Section):
     def wants_lower(self) -> bool:
         return self.better is Better.LOWER or (self.better is None and self.name is None)
 
-    def gain(self, best: float, value: float) -> float:
-        """By how much a value is better."""
-        return best - value if self.wants_lower else value - best
+    def value_of(self, measures: Mapping[str, float], loss: float | None) -> float | None:
+        """What decides; None: it is no finite number, or not measured."""
+        value = loss if self.name is None else measures.get(self.name)
+        return value if value is not None and math.isfinite(value) else None
+
+    def is_better(self, value: float | None, best: float | None, by: float = 0.0) -> bool:
+        """Whether a value is better by more than so much. Any is better than None."""
+        if value is None or best is None:
+            return value is not None
+        gain = best - value if self.wants_lower else value - best
+        return gain > by
 
 
 class Patience(Judged):
@@ -68,9 +82,9 @@ class Patience(Judged):
     minimum_improvement: NotNegative = 0.0
     """By how much more than this a value has to be better than the best one before."""
 
-    def improves(self, best: float, value: float) -> bool:
-        """Whether a value is better enough; false for one that is not a number."""
-        return self.gain(best, value) > self.minimum_improvement
+    def improves(self, value: float | None, best: float | None) -> bool:
+        """Whether a value is better enough."""
+        return self.is_better(value, best, self.minimum_improvement)
 
 
 _ELSE = {
@@ -128,7 +142,8 @@ class Evaluation(Section):
 
     keep_best: Judged | None = Field(default=None, examples=[{"name": "accuracy"}])
     """Have the replica write the model of the best evaluation so far, exactly as it was measured,
-    to best.safetensors beside the job's model. null: it is not kept."""
+    to best.safetensors beside the job's model. The evaluation at the end counts too. null: it is
+    not kept."""
 
     batch_size: Count | None = None
     """Samples per forward pass. null: four times the batch size of training."""

@@ -9,23 +9,25 @@ from torch import Tensor, nn
 from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.coordinator.protocol.commands import KeepBest
-from disttrain.replica.evaluation import Sums
+from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
+from disttrain.job import stop
+from disttrain.replica import model_tensors
+from disttrain.replica.errors import ModelNotSupported
+from disttrain.task.checks import type_name
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
 
-def keep(rules: KeepBest, model: nn.Module, measured: Sums) -> bool:
+def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
     """Write the model if it is better than the one in the file; whether it was written.
 
     Call it before the model changes. A full disk, or a store that is away, costs this model alone.
     """
-    measures = {name: total / max(measured.samples, 1) for name, total in measured.measures.items()}
-    value = rules.value_of(measures, measured.mean_loss)
-    if not rules.is_better(value):
+    value = rules.by.value_of(measured.means, measured.loss)
+    if not rules.by.is_better(value, rules.best):
         return False
-    said = {"disttrain.measure": rules.name or "loss", "disttrain.value": repr(value)}
+    said = {"disttrain.measure": stop.said(rules.name), "disttrain.value": repr(value)}
     try:
         with copies.file_for(rules.file) as file:
             write(model, file, said)
@@ -36,8 +38,11 @@ def keep(rules: KeepBest, model: nn.Module, measured: Sums) -> bool:
 
 
 def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
-    """The file that an export of these values would be, tensor by tensor; `said`: metadata."""
-    state: dict[str, Tensor] = model.state_dict()
+    """The file that an export of these values would be, tensor by tensor; `said`: metadata.
+
+    Raises CheckpointError, and ModelNotSupported for a type that a buffer has by now.
+    """
+    state = dict(model_tensors.named(model))
     tensors = [_described(name, tensor) for name, tensor in state.items()]
     # As in an export: no element lies across its own width.
     tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])
@@ -45,7 +50,13 @@ def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
 
 
 def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
-    kind = TYPES[str(tensor.dtype).removeprefix("torch.")]
+    kind = TYPES.get(type_name(tensor))
+    if kind is None:
+        message = (
+            f"buffer '{name}' has become {type_name(tensor)}, which no file of a model holds; let "
+            "the model keep the type that its buffers have in model()"
+        )
+        raise ModelNotSupported(message)
     return tensor_file.Tensor(name=name, type=kind.file_type, shape=tuple(tensor.shape))
 
 

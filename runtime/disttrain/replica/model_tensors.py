@@ -122,12 +122,13 @@ def describe(
 
 def _names_by_tensor(model: nn.Module) -> list[tuple[Tensor, list[str]]]:
     found: dict[int, tuple[Tensor, list[str]]] = {}
-    for name, tensor in _state(model):
+    for name, tensor in named(model):
         found.setdefault(id(tensor), (tensor, []))[1].append(name)
     return list(found.values())
 
 
-def _state(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+def named(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    """The parameters and persistent buffers, under each of their names: what an export holds."""
     yield from model.named_parameters(remove_duplicate=False)
     persistent = model.state_dict().keys()
     for name, buffer in model.named_buffers(remove_duplicate=False):

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import safetensors.torch
@@ -101,15 +102,11 @@ class Commands:
             with copies.file_at(command.model_file) as file:
                 model = self._load(file)
         sums = self._sums(model, Split(command.split), command.batch_size)
-        kept = command.keep is not None and best_model.keep(command.keep, model, sums)
-        return Evaluated(
-            sums=sums.measures,
-            samples=sums.samples,
-            loss=sums.mean_loss,
-            versions=versions,
-            seconds=time.perf_counter() - began,
-            kept=kept,
+        found = Evaluated(
+            sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
         )
+        kept = command.keep is not None and best_model.keep(command.keep, model, found)
+        return replace(found, seconds=time.perf_counter() - began, kept=kept)
 
     def _load(self, file: Path) -> nn.Module:
         """A new model with exactly what the file holds. Raises ModelError if it does not fit."""

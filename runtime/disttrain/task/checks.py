@@ -44,6 +44,7 @@ def check_model(model: object) -> nn.Module:
         _check_parameter(name, parameter)
     _check_names(trainable, model)
     _check_memory(trainable)
+    _check_extra_state(model)
     return model
 
 
@@ -68,6 +69,18 @@ def _check_memory(trainable: Mapping[str, nn.Parameter]) -> None:
             message = (
                 f"the parameters '{owner}' and '{name}' share memory, which would end with the "
                 "first step; let both names be one Parameter, or clone() one of them"
+            )
+            raise ModelError(message)
+
+
+def _check_extra_state(model: nn.Module) -> None:
+    """Refuse what PyTorch does not load from a file of tensors: the model would end unmeasured."""
+    for name, module in model.named_modules():
+        if type(module).set_extra_state is not nn.Module.set_extra_state:
+            message = (
+                f"the module '{name}' is a {type(module).__name__}, whose set_extra_state() wants "
+                "more than tensors, which are all that replicas share and a model's file holds; "
+                "keep its state in buffers, or leave set_extra_state() out"
             )
             raise ModelError(message)
 

@@ -106,6 +106,17 @@ def test_what_goes_by_evaluations_needs_some_during_training(condition: str) -> 
     )
 
 
+def test_the_best_of_one_model_is_worth_a_warning() -> None:
+    (finding,) = rules.check(a_job("spec.evaluation={everyEpochs: 0, keepBest: {}}"))
+    assert finding.severity is Severity.WARNING
+    assert str(finding) == (
+        "spec.evaluation.keepBest: keeps a second copy of the exported model, since no other one "
+        "is evaluated; set spec.evaluation.everyEpochs or everySeconds"
+    )
+    for often in ("everyEpochs: 2", "everyEpochs: 0, everySeconds: 5"):
+        assert not rules.check(a_job(f"spec.evaluation={{{often}, keepBest: {{}}}}"))
+
+
 @pytest.mark.parametrize("audit", ["summary", "off"])
 def test_a_record_for_a_replay_keeps_everything(audit: str) -> None:
     spec = a_job("spec.record=true").spec.model_copy(update={"audit": Audit(audit)})

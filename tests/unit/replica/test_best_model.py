@@ -8,9 +8,9 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from disttrain.coordinator.protocol.commands import KeepBest
+from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
 from disttrain.replica import best_model
-from disttrain.replica.evaluation import Sums
+from disttrain.replica.errors import ModelNotSupported
 
 
 class Odd(nn.Module):
@@ -32,8 +32,8 @@ def rules(
     return KeepBest(file=str(file), name=name, wants_lower=lower, best=best)
 
 
-def measured(accuracy: float) -> Sums:
-    return Sums(samples=4, loss=2.0, count=4.0, measures={"accuracy": 4 * accuracy})
+def measured(accuracy: float) -> Evaluated:
+    return Evaluated(samples=4, loss=0.5, sums={"accuracy": 4 * accuracy})
 
 
 def test_a_kept_model_is_read_back_by_pytorch(tmp_path: Path) -> None:
@@ -47,6 +47,30 @@ def test_a_kept_model_is_read_back_by_pytorch(tmp_path: Path) -> None:
     with safetensors.safe_open(file, "pt") as opened:
         said = opened.metadata()
     assert (said["disttrain.measure"], said["disttrain.value"]) == ("accuracy", "0.5")
+    assert best_model.keep(rules(file, None, name="", lower=True), model, measured(0.75))
+    with safetensors.safe_open(file, "pt") as opened:
+        said = opened.metadata()
+    assert (said["disttrain.measure"], said["disttrain.value"]) == ("loss", "0.5")
+
+
+class Extra(nn.Linear):
+    """Says more in its state_dict() than its tensors."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": 3}
+
+
+def test_what_is_no_tensor_is_not_kept_as_it_is_not_exported(tmp_path: Path) -> None:
+    model, file = nn.Sequential(Extra(2, 2)), tmp_path / "best.safetensors"
+    assert best_model.keep(rules(file, None), model, measured(0.5))
+    assert safetensors.torch.load_file(file).keys() == {"0.weight", "0.bias"}
+
+
+def test_a_buffer_of_another_type_than_a_file_takes_is_named(tmp_path: Path) -> None:
+    model = Odd()
+    model.flags = torch.zeros(3, dtype=torch.complex64)
+    with pytest.raises(ModelNotSupported, match="buffer 'flags' has become complex64, which no"):
+        best_model.keep(rules(tmp_path / "best.safetensors", None), model, measured(0.5))
 
 
 @pytest.mark.parametrize(

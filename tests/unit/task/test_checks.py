@@ -31,6 +31,16 @@ def a_torn_tie() -> nn.Module:
     return model
 
 
+class Extra(nn.Linear):
+    """Is not loaded without what it said of its state."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        pass
+
+
 def test_a_tied_parameter_is_no_torn_tie() -> None:
     model = a_network()
     model.get_submodule("1").weight = model.get_parameter("0.weight")
@@ -68,6 +78,7 @@ def test_a_frozen_parameter_may_have_any_type() -> None:
         (nn.LazyLinear(2), "'weight' has no shape yet; run one batch"),
         (a_torn_tie(), r"'0\.weight' and '1\.weight' share memory.* one Parameter"),
         (torch.compile(a_network()), r"wrapper, _orig_mod\..*; call model\.compile\(\)"),
+        (nn.Sequential(Extra(2, 2)), r"'0' is a Extra, whose set_extra_state\(\) .* in buffers"),
         (nn.DataParallel(a_network()), r"wrapper, module\..*; return the model itself"),
     ],
 )

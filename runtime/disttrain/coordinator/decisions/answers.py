@@ -106,7 +106,7 @@ def _kept(
 ) -> BestModel | None:
     if command.keep is None or not result.kept:
         return None
-    value = command.keep.value_of(evaluation.measures, evaluation.loss)
+    value = command.keep.by.value_of(evaluation.measures, evaluation.loss)
     if value is None:
         return None
     return BestModel(name=command.keep.name, value=value, samples=evaluation.samples)
@@ -116,7 +116,7 @@ def _evaluated(
     transaction: Transaction, command: commands.Evaluate, result: commands.Evaluated
 ) -> None:
     state = transaction.state
-    measures = {name: total / max(result.samples, 1) for name, total in result.sums.items()}
+    measures = result.means
     # Of the final model nothing is trained meanwhile.
     final = command.model_file is not None
     evaluation = Evaluation(

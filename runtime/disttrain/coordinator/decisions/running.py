@@ -50,7 +50,7 @@ def evaluation(transaction: Transaction, model_file: str | None) -> Evaluate:
         split=Split.TEST,
         batch_size=transaction.settings.evaluation_batch_size,
         model_file=model_file,
-        keep=None if model_file is not None else _keep_best(transaction),
+        keep=_keep_best(transaction),
     )
 
 

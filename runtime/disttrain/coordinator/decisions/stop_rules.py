@@ -1,6 +1,5 @@
 """When a job is complete. Pure."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -55,16 +54,13 @@ def vain_evaluations(patience: Patience | None, known: Improvement | None) -> in
 def improvement(
     patience: Patience | None, before: Improvement | None, latest: Evaluation
 ) -> Improvement | None:
-    """What is known after an evaluation; None: nothing yet, or nobody asks."""
+    """What is known after an evaluation; None: nothing, since nobody asks."""
     if patience is None or latest.final:
         return before
     name = patience.name or ""
-    known = before if before is not None and before.name == name else None
-    value = latest.measures.get(name, math.nan) if name else latest.loss
-    value = math.nan if value is None else value
-    if known is None:
-        return Improvement(name=name, best=value) if math.isfinite(value) else None
-    if math.isfinite(value) and patience.improves(known.best, value):
+    known = Improvement(name=name) if before is None or before.name != name else before
+    value = patience.value_of(latest.measures, latest.loss)
+    if patience.improves(value, known.best):
         return Improvement(name=name, best=value)
     return replace(known, evaluations=known.evaluations + 1)
 

@@ -99,7 +99,8 @@ class Improvement(Strict):
 
     name: str
     """Of the measure; empty: of the loss."""
-    best: float
+    best: float | None = None
+    """None: no evaluation has given a number."""
     evaluations: int = 0
     """Those since that have not improved it."""
 

@@ -4,8 +4,6 @@ A member runs each command id once and answers it with
 `messages.CommandDone`; the coordinator repeats a command in every heartbeat reply until then.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
@@ -21,6 +19,7 @@ from disttrain.coordinator.protocol.fields import (
     Tagged,
     Text,
 )
+from disttrain.job.stop import Better, Judged
 from disttrain.sandblaster.batch import programs
 from disttrain.state.placement import Placement
 from disttrain.state.vector import VectorText
@@ -98,15 +97,11 @@ class KeepBest:
     best: float | None
     """What the model in the file measured; None: there is none."""
 
-    def value_of(self, measures: Mapping[str, float], loss: float | None) -> float | None:
-        """What decides; None: it is no number, or not measured."""
-        value = measures.get(self.name) if self.name else loss
-        return value if value is not None and math.isfinite(value) else None
-
-    def is_better(self, value: float | None) -> bool:
-        if value is None or self.best is None:
-            return value is not None
-        return value < self.best if self.wants_lower else value > self.best
+    @property
+    def by(self) -> Judged:
+        """What tells which model is better."""
+        better = Better.LOWER if self.wants_lower else Better.HIGHER
+        return Judged(name=self.name or None, better=better)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,6 +284,11 @@ class Evaluated(Tagged, kind="evaluated"):
     seconds: float = 0.0
     kept: bool = False
     """The model is in the file that the command named."""
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The measures per sample."""
+        return {name: total / max(self.samples, 1) for name, total in self.sums.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import progress, sections
 from disttrain.coordinator.status.progress import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
+from disttrain.job import stop
 
 Json = dict[str, Any]
 TimeShares = dict[str, float]
@@ -130,11 +131,12 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
 
 def _measures(state: State) -> Json:
     final = next((item for item in state.evaluations if item.final), None)
+    best = state.best_model
     return {
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": sections.latest_measures(state) or None,
-        "bestModel": asdict(state.best_model) if state.best_model else None,
+        "bestModel": {**asdict(best), "name": stop.said(best.name)} if best else None,
         "bestMeasures": {name: asdict(item) for name, item in state.best.items()},
     }
 

@@ -66,6 +66,16 @@ def _patience_is_measured(spec: Spec) -> str | None:
     return None if spec.stop.patience is None else _nothing_is_measured(spec)
 
 
+def _best_is_a_choice(spec: Spec) -> str | None:
+    evaluation = spec.evaluation
+    if evaluation is None or evaluation.keep_best is None or not _nothing_is_measured(spec):
+        return None
+    return (
+        "keeps a second copy of the exported model, since no other one is evaluated; set "
+        "spec.evaluation.everyEpochs or everySeconds"
+    )
+
+
 def _nothing_is_measured(spec: Spec) -> str | None:
     evaluation = spec.evaluation
     if evaluation and (evaluation.every_epochs or evaluation.every_seconds):
@@ -184,6 +194,14 @@ RULES = (
         (("spec", "evaluation"),),
         _patience_is_measured,
         expression=_is_measured("patience"),
+    ),
+    Rule(
+        "`spec.evaluation.keepBest` without an evaluation during training keeps a second copy of "
+        "the exported model.",
+        ("spec", "evaluation", "keepBest"),
+        (("spec", "evaluation"),),
+        _best_is_a_choice,
+        Severity.WARNING,
     ),
     Rule(
         "`spec.stop.targetMetric` alone may never be met.",

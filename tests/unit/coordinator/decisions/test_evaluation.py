@@ -1,5 +1,7 @@
 """Who evaluates, and what becomes of a target: one story per test."""
 
+import math
+
 import pytest
 
 from builders.control_members import LAYOUT
@@ -283,6 +285,19 @@ def test_patience_survives_the_coordinator() -> None:
     assert [found.final for found in machine.state.evaluations] == [False] * 3 + [True]
 
 
+def test_patience_ends_a_job_whose_evaluations_give_no_number() -> None:
+    machine = Machine(stop=Stop(patience=Patience(evaluations=2, name="accuracy")))
+    machine.evaluation = {"accuracy": math.nan}
+    _, one, _ = machine.running()
+    for _ in range(2):
+        _epoch(machine, one)
+        machine.obey()
+    assert (machine.phase(), machine.state.reason) == (Phase.COMPLETE, "Patience")
+    known = Improvement(name="accuracy", best=None, evaluations=2)
+    again = state.from_json(state.to_json(machine.state))
+    assert machine.state.improvement == again.improvement == known
+
+
 def test_patience_with_a_measure_that_is_none_fails_the_job() -> None:
     machine = Machine(stop=Stop(epochs=9, patience=Patience(evaluations=2, name="acc")))
     _, one, _ = machine.running()
@@ -318,6 +333,37 @@ def test_the_best_model_is_what_a_replica_says_it_has_written() -> None:
     answer(machine, asked, value=0.25, kept=False)
     assert machine.state.best_model == known
     assert state.from_json(state.to_json(machine.state)).best_model == known
+
+
+def test_the_exported_model_may_be_the_best_one() -> None:
+    kept = Evaluation(keep_best=Judged(name="accuracy"))
+    machine = Machine(stop=Stop(epochs=1), evaluation=kept)
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    while not (asked := _evaluations(machine)):
+        _obey_once(machine)
+    assert isinstance(asked[0].order, commands.Evaluate)
+    assert asked[0].order.model_file == "m"
+    assert asked[0].order.keep == commands.KeepBest(
+        file="b", name="accuracy", wants_lower=False, best=None
+    )
+    answer(machine, asked[0], value=0.5, kept=True)
+    assert machine.phase() is Phase.COMPLETE
+    assert machine.state.best_model == BestModel(
+        name="accuracy", value=0.5, samples=machine.state.samples
+    )
+
+
+def test_a_best_model_by_the_loss_is_told_as_such() -> None:
+    machine = Machine(stop=Stop(epochs=9), evaluation=Evaluation(keep_best=Judged()))
+    _, one, _ = machine.running()
+    _epoch(machine, one)
+    (asked,) = _evaluations(machine)
+    answer(machine, asked, value=0.5, kept=True)
+    told = machine.request(messages.Status())
+    assert isinstance(told, messages.StatusReply)
+    samples = machine.state.evaluations[-1].samples
+    assert told.status["bestModel"] == {"name": "loss", "value": 1.0, "samples": samples}
 
 
 def answer(machine: Machine, asked: IssuedCommand, *, value: float, kept: bool) -> None:

@@ -90,8 +90,8 @@ def _waited(patience: Patience, *evaluations: Ended) -> list[int]:
         ),
         (
             Patience(evaluations=2, name="accuracy"),
-            [math.nan, 0.1, math.nan, math.inf, None],
-            [0, 0, 1, 2, 3],
+            [math.nan, None, 0.1, math.nan, math.inf, None],
+            [1, 2, 0, 1, 2, 3],
         ),
     ],
     ids=["higher", "lower", "by more than a little", "no numbers"],
