@@ -145,7 +145,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: P
 
         before = (job.output / "summary.json").read_text()
         code, _, said = disttrain("resume", job.output)
-        assert (code, "Traceback" in said) == (1, False)
+        assert (code, "Traceback" in said) == (2, False)
         assert "ended before its first checkpoint" in said
         assert "into another folder, or delete this one first" in said
         assert (job.output / "summary.json").read_text() == before

@@ -63,6 +63,7 @@ def test_the_model_of_the_best_evaluation_is_kept_as_it_was_measured(tmp_path: P
     )
     with RunningJob(tmp_path, assignments) as job:
         assert job.wait() == 0, job.printed()
+        assert "the best evaluation is" in job.printed()
         best = job.summary()["bestModel"]
         lines = map(json.loads, (job.output / "metrics.jsonl").read_text().splitlines())
         found = [line for line in lines if "evaluation" in line]

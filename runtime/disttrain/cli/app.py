@@ -21,6 +21,7 @@ from disttrain.job.finding import InvalidManifest
 from disttrain.launch.errors import (
     CheckpointsUnusable,
     NotARunFolder,
+    NothingToResume,
     OutputFolderInUse,
     OutputFolderUnusable,
 )
@@ -71,6 +72,7 @@ _REFUSED = (
     InvalidManifest,
     WrongInput,
     NotARunFolder,
+    NothingToResume,
     NoCheckpoint,
     OutputFolderInUse,
     OutputFolderUnusable,

@@ -154,6 +154,8 @@ def _conclude(outcome: Outcome, run: Run) -> None:
     if outcome.result is Result.COMPLETE:
         ended = wording.ending(outcome.result, outcome.reason, outcome.message)
         typer.echo(f"{ended}: the model is {shown}/{folder.model.name}")
+        if folder.best_model.exists():
+            typer.echo(f"The model of the best evaluation is {shown}/{folder.best_model.name}")
         said = run_status.read(folder.status)
         measured = None if said is None else said.final_measures
         if missed := wording.missed(run.job.spec.stop.target_metric, measured):

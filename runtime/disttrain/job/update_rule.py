@@ -97,10 +97,10 @@ def step_of_usual_size(steps: int) -> str:
 
 def full_first_steps(rule: UpdateRule, replicas: int, length: float) -> str | None:
     """A `hasty_beginning` of a rule whose first steps have this length in every parameter."""
-    if rule.schedule.constant is None:
+    if rule.schedule.beginning is not None:
         return None
     return (
-        f"begins with a constant rate, so the first steps of {replicas} replicas, each "
-        f"{length:g} in every parameter, add up; set schedule: {{linearWarmup: {{samples: ...}}}} "
-        "or spec.strategy.downpour.warmStart"
+        f"begins with its full rate, so the first steps of {replicas} replicas, each "
+        f"{length:g} in every parameter, add up; give its schedule a warmup, as "
+        "{fraction: 0.05}, or set spec.strategy.downpour.warmStart"
     )

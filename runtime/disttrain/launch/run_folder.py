@@ -87,6 +87,11 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @property
+    def best_model(self) -> Path:
+        """Of the best evaluation, if the manifest asks for it."""
+        return self.path / "best.safetensors"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

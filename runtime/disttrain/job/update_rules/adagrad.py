@@ -29,13 +29,13 @@ class Adagrad(UpdateRule):
         return 0.0
 
     def hasty_beginning(self, replicas: int) -> str | None:
-        if self.initial_accumulator or self.schedule.constant is None:
+        if self.initial_accumulator or self.schedule.beginning is not None:
             return None
         return (
-            f"begins with initialAccumulator 0 and a constant rate, so the first steps of "
+            f"begins with initialAccumulator 0 and its full rate, so the first steps of "
             f"{replicas} replicas, each {self.learning_rate:g} in every parameter, add up; "
-            "set initialAccumulator: 0.1 and schedule: {linearWarmup: {samples: ...}} as the "
-            "default does, or spec.strategy.downpour.warmStart"
+            "set initialAccumulator: 0.1 and a warmup in its schedule, as {fraction: 0.05}, "
+            "or spec.strategy.downpour.warmStart"
         )
 
     def effect_of_sums(self, steps: int) -> str:
