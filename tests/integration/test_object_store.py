@@ -20,7 +20,7 @@ from disttrain.checkpoint import copies, names, objects, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.cli import checkpoints
 from disttrain.job.location import Location
-from disttrain.launch import linux
+from disttrain.launch import linux, run_folder
 from disttrain.launch.process_one import STOPPED
 
 pytestmark = pytest.mark.landing
@@ -135,7 +135,7 @@ def own_folders(job: PodJob, *names: str) -> None:
 
 
 def model_of(uri: str) -> dict[str, Tensor]:
-    with copies.file_at(f"{uri}/counting-{UID}/{names.MODEL}") as file:
+    with copies.file_at(f"{uri}/counting-{UID}/{run_folder.MODEL}") as file:
         return load_file(file)
 
 

@@ -6,7 +6,7 @@ this operator would make of the job today.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from disttrain.job.names import Role
@@ -81,7 +81,9 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     if not own:
         # Nobody may read Secrets, so the workloads tell whether this is the first time.
         actions.insert(0, _keys(target, objects, observed))
-    wanted, whole = _wanted(objects, target.scale), partial(_whole, text, target, objects, own)
+    wanted = _wanted(objects, target.scale)
+    # Looked for once, and only if there is something to make.
+    whole = partial(_whole, text, target, cache(partial(_authority, target, objects, own)))
     for key, rendered in wanted.items():
         if key in renewed:
             seen, because = observed.children[key], renewed[key]
@@ -193,16 +195,15 @@ def _keys(target: Target, objects: Objects, observed: Observed) -> CreateKeys:
     """
     own = observed.children_of(target.job, WORKLOADS)
     said = authority.believed(target.job, own)
-    is_right = said == target.signs_by if own or said else True
-    new = "" if is_right else _authority(target, objects, [])
+    is_new = not (own or said)
+    is_right = is_new or said == target.signs_by
+    new = "" if is_right else _authority(target, objects, ())
     return CreateKeys(objects.launch, starting.key_holders(target.job, observed), new)
 
 
-def _whole(
-    text: str, target: Target, objects: Objects, own: Sequence[ChildRecord], child: Child
-) -> Child:
-    said = _authority(target, objects, own)
-    return stored.marked(children.at_scale(child, target.scale), text, target.digest, said)
+def _whole(text: str, target: Target, authority_of: Callable[[], str], child: Child) -> Child:
+    scaled = children.at_scale(child, target.scale)
+    return stored.marked(scaled, text, target.digest, authority_of())
 
 
 def _authority(target: Target, objects: Objects, own: Sequence[ChildRecord]) -> str:

@@ -24,8 +24,6 @@ FINAL_SNAPSHOTS = "stopped"
 """Exact values of shards that were told to end."""
 FAREWELLS = "farewells"
 """What members say as they leave while there is no coordinator."""
-MODEL = "model.safetensors"
-BEST_MODEL = "best.safetensors"
 
 _FOLDER = re.compile(r"[0-9]{8,19}")
 _STAGED = re.compile(r"(?:.*/)?(?:\.staging-)?(?P<number>[0-9]{8,19})(?:\.json)?")

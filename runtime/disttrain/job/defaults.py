@@ -101,7 +101,7 @@ def written_out(job: DistTrainJob) -> dict[str, JsonValue]:
     Labels and annotations change while a job runs, and its processes do not read them. An image of
     before knows no fields that are newer, so those that are not given are left out.
     """
-    written = _given(job, job.model_dump(mode="json", by_alias=True))
+    written = _said(job)
     kept = {"name", "namespace", "uid"}
     return {**written, "metadata": job.metadata.model_dump(by_alias=True, include=kept)}
 
@@ -111,7 +111,11 @@ def written_out_text(job: DistTrainJob) -> str:
 
     Where null is somebody's choice it is written: `evaluation: null`, or in a task's arguments.
     """
-    return _HEAD + document.write(_given(job, job.model_dump(mode="json", by_alias=True)))
+    return _HEAD + document.write(_said(job))
+
+
+def _said(job: DistTrainJob) -> dict[str, JsonValue]:
+    return _given(job, job.model_dump(mode="json", by_alias=True))
 
 
 def _given(section: Section, dumped: dict[str, JsonValue]) -> dict[str, JsonValue]:

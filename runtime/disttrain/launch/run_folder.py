@@ -39,6 +39,9 @@ class RunRecord:
 
 
 _RECORD = TypeAdapter(RunRecord)
+MODEL = "model.safetensors"
+"""The job's result, here or beside its checkpoints."""
+BEST_MODEL = "best.safetensors"
 _LOOK_SECONDS = 0.2
 """`is_held` holds the lock itself, for less."""
 _VISITOR = "visitor"
@@ -84,12 +87,12 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        return self.path / "model.safetensors"
+        return self.path / MODEL
 
     @property
     def best_model(self) -> Path:
         """Of the best evaluation, if the manifest asks for it."""
-        return self.path / "best.safetensors"
+        return self.path / BEST_MODEL
 
     @property
     def logs(self) -> Path:

@@ -186,8 +186,7 @@ class Supervision:
     def _startable(self) -> list[Process]:
         """All but those that wait for the last one of their group to end."""
         ending = {each.group for each in self.processes.values() if each.state is State.STOPPING}
-        found = self.processes.values()
-        return [each for each in found if not ending or each.group not in ending]
+        return [each for each in self.processes.values() if each.group not in ending]
 
     def _others(self, process: Process) -> list[Process]:
         group = process.group

@@ -93,7 +93,8 @@ class CommandRunner:
     def _configure(self, command: commands.Configure) -> Result:
         if command.placement is None:
             return commands.CommandFailed(message="the command tells no placement")
-        self._shard.configure(command.placement, self._chunk_bytes, command.train_samples)
+        self._shard.state.train_samples = command.train_samples
+        self._shard.configure(command.placement, self._chunk_bytes)
         return commands.Done()
 
     def _finished_checkpoint(self) -> tuple[NumberedCommand, Result] | None:

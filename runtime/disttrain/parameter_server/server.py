@@ -330,5 +330,5 @@ def _shard(
     # Nobody else may push: a rollback must not let in what was fenced before it.
     shard.admit_only(joined.replicas)
     if joined.placement is not None:
-        shard.configure(joined.placement, chunk_bytes, joined.train_samples)
+        shard.configure(joined.placement, chunk_bytes)
     return shard

@@ -54,13 +54,9 @@ class Shard:
             **self.stage.handlers,
         }
 
-    def configure(self, placement: Placement, chunk_bytes: int, train_samples: int = 0) -> None:
-        """Learn the placement and make room. Said again, it changes nothing.
-
-        `train_samples`: see `ShardState`.
-        """
+    def configure(self, placement: Placement, chunk_bytes: int) -> None:
+        """Learn the placement and make room. Said again, it changes nothing."""
         if self.state.values is None:
-            self.state.train_samples = train_samples
             share = Share(placement, self.state.index, chunk_bytes)
             self.state.values = self.stage.room(self.stage.config, share, {})
             self.state.steps = StepCounts(share.range_of(share.trained))

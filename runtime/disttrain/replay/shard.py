@@ -38,10 +38,14 @@ class ReplayedShard:
         self.position = 0
         """Records of the log that are done."""
         self._wires = wires
-        state = ShardState(index=log.index, incarnation=log.incarnation)
+        state = ShardState(
+            index=log.index,
+            incarnation=log.incarnation,
+            train_samples=recording.data.samples,
+        )
         no_records = Records(incarnation=log.incarnation)
         self.shard = Shard(strategies.stages(recording.spec, state, no_records))
-        self.shard.configure(placement, recording.chunk_bytes, recording.data.samples)
+        self.shard.configure(placement, recording.chunk_bytes)
         self.listener = wires.listen(log.index)
         self.serving = Serving(self.listener, self.shard)
         self._waiting: dict[_Name, Request] = {}

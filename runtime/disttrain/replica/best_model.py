@@ -10,6 +10,7 @@ from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
+from disttrain.holder.values import bytes_of
 from disttrain.job import stop
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
@@ -61,8 +62,5 @@ def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    if not tensor.numel():
-        return memoryview(b"")
-    whole = tensor.detach().cpu().contiguous().reshape(-1)
-    array: memoryview = whole.view(torch.uint8).numpy().data
-    return array
+    # Some types have no counterpart in NumPy, as bfloat16.
+    return bytes_of(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))

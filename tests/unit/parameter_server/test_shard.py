@@ -144,7 +144,8 @@ def test_the_rate_of_the_next_update_goes_by_the_samples_of_those_before() -> No
     reporter = Reporter(shard, lambda: 0.0)
     assert reporter.report().rate is None
 
-    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), 64, 50)
+    state.train_samples = 50
+    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), 64)
     state.is_initialised = True
     shard.admit(SenderIncarnation(0, 1))
     answer(shard, a_push(samples=25))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.checkpoint import names, stores
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused, StoreAway, StoreDenied
 from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.checkpoint.stores import Store
@@ -33,7 +33,7 @@ from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.run_folder import RunFolder
+from disttrain.launch.run_folder import BEST_MODEL, MODEL, RunFolder
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.interface import Listener
@@ -154,8 +154,8 @@ def open_parts(
         RunFolder(config.run_folder).resumed.touch()
     stages = strategies.stages(config.job.spec, config.checkpoints.uri)
     places = Places(
-        model_file=_beside_the_model(config, names.MODEL),
-        best_file=_beside_the_model(config, names.BEST_MODEL),
+        model_file=_beside_the_model(config, MODEL),
+        best_file=_beside_the_model(config, BEST_MODEL),
         staging=store.staging,
         checkpoint=store.place,
     )
