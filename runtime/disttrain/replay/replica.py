@@ -1,7 +1,7 @@
 """One replayed incarnation of a replica: production's loop and exchanges, driven by its log."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -10,6 +10,8 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
+from disttrain.job.roles import Device
+from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import FetchResult, Push, PushClient
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger, RecordContradicted
@@ -24,29 +26,52 @@ from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
+from disttrain.replica.task_calls import TaskCalls
 from disttrain.replica.work import LostLeases, WorkItem
+from disttrain.state.placement import Placement
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
 
+class Setting(Protocol):
+    """What a learner is made of."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def task(self) -> TaskCalls: ...
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the data."""
+        ...
+
+
 class Learner:
     """The model, data and loss of a replica."""
 
-    def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
-        spec, self._task = recording.spec, recording.task
-        place = task_calls.resolve_device(recording.device)
+    def __init__(self, setting: "Setting", outgoing_buffers: int) -> None:
+        spec, self._task = setting.spec, setting.task
+        place = task_calls.resolve_device(setting.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
             self.module,
             OrdinaryMemory(),
             place,
             outgoing_buffers=outgoing_buffers,
-            factors=recording.placement.factors,
+            factors=setting.placement.factors,
         )
         self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
-        config = PipelineConfig(seed=recording.data.seed)
+        config = PipelineConfig(seed=setting.seed)
         self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)
 
     def loss(self, batch: Any, context: LossContext) -> BatchLoss:
