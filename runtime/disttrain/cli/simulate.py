@@ -114,9 +114,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
 def _measured(job: DistTrainJob, setting: Setting) -> float:
     seconds = step_time.measure(setting)
-    text = (
-        f"{job.metadata.name}: a step takes {seconds:.3g} s here, and --step-seconds may say else"
-    )
+    text = f"{job.metadata.name}: a step takes {seconds:.3g} s here; --step-seconds says another"
     typer.echo(text, err=True)
     return seconds
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
@@ -32,6 +33,7 @@ from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines, StepTimes
 from disttrain.simulation.replica import SimulatedReplica
 from disttrain.state.placement import Placement, place
+from disttrain.state.vector import Vector
 from disttrain.task.task import Split
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role, Verb
@@ -188,6 +190,10 @@ class SimulatedRun:
         finally:
             self.time.close()
 
+    def values(self) -> dict[Vector, Tensor]:
+        """The model's, as the shards have them now."""
+        return final_values.whole_values(self._shards)
+
     def lease_for(self, member: MemberId) -> Lease | None:
         """As production's coordinator grants them."""
         data, stop = self.data, self.setting.spec.stop
@@ -281,8 +287,7 @@ class SimulatedRun:
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        values = final_values.whole_values(self._shards)
-        measured = final_values.measure(self.setting, values)
+        measured = final_values.measure(self.setting, self.values())
         point = Point(seconds=self.time.now, samples=self._samples, measured=measured)
         self._points.append(point)
         self._next_evaluation = point.samples + self._evaluate_every

@@ -6,7 +6,7 @@ import time
 from disttrain.job import defaults
 from disttrain.replay.replica import Learner, Setting
 from disttrain.replica.work import WorkItem
-from disttrain.task.loss import LossContext
+from disttrain.task.loss import LossContext, numbers
 
 _STEPS = 8
 _MOST_SECONDS = 20.0
@@ -26,6 +26,6 @@ def measure(setting: Setting) -> float:
         loaded = learner.batches[item]
         loss = learner.loss(loaded.batch, LossContext())
         loss.mean.backward()  # type: ignore[no-untyped-call]
-        float(loss.mean)
+        numbers(loss.mean)
         found.append(time.perf_counter() - start)
     return statistics.median(found[1:] or found)
