@@ -52,6 +52,9 @@ class StrategyKind(Section):
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
 
+    update_rule_field: ClassVar[str] = "spec.strategy"
+    # Where a manifest chooses what checkpoints call the update rule.
+
     groups_parameters: ClassVar[bool] = False
     # Whether it trains parameters with different rates or weight decays, if a task wants that.
 

@@ -47,6 +47,7 @@ class Downpour(StrategyKind):
 
     name = "downpour"
     summary = "Asynchronous SGD with a parameter server."
+    update_rule_field = "spec.strategy.downpour.optimizer"
     groups_parameters = True
 
     push_every: Count = 1
