@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from builders.runs import RunningJob
 from disttrain.replay import outcome
 from disttrain.task import checks
+from oracles import serial
 from oracles.serial import Course
 from tasks.proving import Proving
 
@@ -120,6 +121,21 @@ def test_one_replica_is_the_plain_loop(
         found = trained(job)
 
     assert distance(found, plain_loop(getattr(torch, precision))) < nearness
+
+
+def test_a_wire_that_carries_parameters_gives_the_bits_of_the_plain_loop(tmp_path: Path) -> None:
+    settings = [
+        "spec.strategy.localSteps.outer={blend: {}}",
+        "spec.strategy.localSteps.optimizer={arguments: {lr: 0.01, betas: [0.8, 0.99]}}",
+    ]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+        found = trained(job)
+
+    course = Course(task=Proving())
+    plain = serial.plain_loop(course, partial(torch.optim.AdamW, lr=0.01, betas=(0.8, 0.99)))
+    for name, wanted in plain.state_dict().items():
+        assert torch.equal(found[name], wanted), name
 
 
 def applied(status: dict[str, Any], fraction: float) -> bool:

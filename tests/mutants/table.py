@@ -61,8 +61,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="local steps that are pushed twice",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._anchor.copy_(self._model.parameters)\n        self._sequence += 1",
-        new="        self._sequence += 1",
+        old="        self._anchor.copy_(own)\n",
+        new="",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
@@ -88,9 +88,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="differences that count whole, however many replicas there are",
-        file=f"{_R}/parameter_server/outer_rules/average.py",
-        old="-push.rate / max(1, push.live_replicas)",
-        new="-push.rate",
+        file=f"{_R}/job/outer_rule.py",
+        old="discount / max(1, live_replicas)",
+        new="discount",
         tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
     ),
     Mutant(

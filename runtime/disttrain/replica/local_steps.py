@@ -39,6 +39,7 @@ class LocalStepper(Stepper):
         model = self._model
         specs = model.tensors.specs(model.vector)
         self._steps_in_a_push = manifest.steps
+        self._sends_parameters = manifest.outer.rule.sends_parameters
         self._waits = manifest.adopt is Adopt.REPLACE
         self._inner = InnerSteps(
             config,
@@ -126,8 +127,9 @@ class LocalStepper(Stepper):
 
     def _submit(self) -> None:
         outgoing = self._pushes.acquire()
-        outgoing.gradient.tensor.copy_(self._anchor)
-        self._anchor.copy_(self._model.parameters)
+        difference, own = self._anchor, self._model.parameters
+        outgoing.gradient.tensor.copy_(own if self._sends_parameters else difference)
+        self._anchor.copy_(own)
         self._sequence += 1
         push = Push(
             sequence=self._sequence,

@@ -1,26 +1,15 @@
 """The outer rule of DiLoCo in a manifest."""
 
-from typing import Annotated
-
-from pydantic import Field
-
-from disttrain.job.outer_rule import OuterRule
-from disttrain.job.section import Positive
+from disttrain.job.outer_rule import OuterMomentum
 
 
-class Nesterov(OuterRule):
+class Nesterov(OuterMomentum):
     """Takes each difference for a gradient, and steps with Nesterov's momentum.
 
     After Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models",
-    2023, but with each push by itself. The velocity is kept on the shards.
+    2023, but each push is a step of the velocity, which is kept on the shards. Many replicas want a
+    smaller momentum therefore, or `delayedNesterov`.
     """
 
     name = "nesterov"
     kept = ("velocity",)
-
-    learning_rate: Positive = 0.7
-    """What a difference is multiplied by, after it was divided by the number of live replicas."""
-
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """Fraction of the velocity that is kept per push. Many replicas want a smaller one, since each
-    of their pushes is a step of the velocity."""

@@ -15,4 +15,5 @@ class AverageRule(Rule[Average]):
     of = Average
 
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
-        chunk.parameters.add_(gradient, alpha=-push.rate / max(1, push.live_replicas))
+        weight = self.config.weight(push.staleness, push.live_replicas)
+        chunk.parameters.add_(gradient, alpha=-push.rate * weight)

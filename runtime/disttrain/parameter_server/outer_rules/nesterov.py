@@ -19,7 +19,7 @@ class NesterovRule(Rule[Nesterov]):
             [chunk.state["velocity"]],
             weight_decay=0.0,
             momentum=self.config.momentum,
-            lr=push.rate / max(1, push.live_replicas),
+            lr=push.rate * self.config.weight(push.staleness, push.live_replicas),
             dampening=0.0,
             nesterov=True,
             maximize=False,
