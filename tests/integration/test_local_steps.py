@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from builders.runs import RunningJob
 from disttrain.replay import outcome
+from disttrain.replay.recording import NotReplayable
 from disttrain.task import checks
 from oracles import serial
 from oracles.serial import Course
@@ -185,6 +186,8 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:
 
     assert found.is_same, found.differences
     assert found.updates_compared > 3 * (STEPS // 7)
+    with pytest.raises(NotReplayable, match="without --serial"):
+        outcome.replay(job.output, serial=True)
 
 
 def test_a_job_is_resumed_by_the_rule_that_it_had(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from disttrain.job.length import Extent
+from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Section
 
 
@@ -87,6 +88,11 @@ class StrategyKind(Section):
     @property
     def computes_in(self) -> Precision:
         return Precision.FLOAT32
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule] | None:
+        """The full learning rate and how it changes, where the manifest says both."""
+        return None
 
     def samples_per_step(self, batch_size: int | None) -> int:
         """What a replica computes at once, where `batch_size` is the job's."""

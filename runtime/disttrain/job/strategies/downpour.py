@@ -88,6 +88,10 @@ class Downpour(StrategyKind):
         return problem and f"optimizer.{problem}"
 
     @property
+    def planned_rate(self) -> tuple[float, Schedule]:
+        return self.optimizer.rule.learning_rate, self.optimizer.rule.schedule
+
+    @property
     def warm_start_samples(self) -> int:
         """Samples that replica 0 processes alone; 0 without a warm start."""
         return self.warm_start.samples if self.warm_start else 0

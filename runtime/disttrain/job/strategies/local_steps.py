@@ -11,6 +11,7 @@ from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import Extent
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
+from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, one_of
 from disttrain.job.strategy_kind import Precision, StrategyKind
 
@@ -77,6 +78,12 @@ class LocalSteps(StrategyKind):
     @property
     def computes_in(self) -> Precision:
         return self.precision
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule] | None:
+        """Torch's default is not known here."""
+        rate = self.optimizer.arguments.get("lr")
+        return (rate, self.optimizer.schedule) if isinstance(rate, int | float) else None
 
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.problem_in(run)
