@@ -9,6 +9,35 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="simulated replicas that all work in a warm start",
+        file=f"{_R}/simulation/run.py",
+        old="if member.index and self._is_warming_up:",
+        new="if False:",
+        tests=(f"{_UNIT}/simulation/test_run.py",),
+    ),
+    Mutant(
+        name="simulated steps that take no time",
+        file=f"{_R}/simulation/replica.py",
+        old="        self._work.time.wait(seconds)\n",
+        new="",
+        tests=(f"{_UNIT}/simulation/test_run.py",),
+    ),
+    Mutant(
+        name="a link that receives from two at once",
+        file=f"{_R}/transport/in_memory.py",
+        old="at = receiver.receives_until = max(at, busy_until, alone)",
+        new="at = receiver.receives_until = max(at, alone)",
+        tests=(f"{_UNIT}/simulation/test_machines.py",),
+    ),
+    Mutant(
+        name="advice that ends at the first number of replicas that is not worth it",
+        file=f"{_R}/simulation/outcome.py",
+        old="        if result.seconds <= _WORTH * taken.seconds:\n            taken = result\n",
+        new="        if result.seconds > _WORTH * taken.seconds:\n            break\n"
+        "        taken = result\n",
+        tests=(f"{_UNIT}/simulation/test_outcome.py",),
+    ),
+    Mutant(
         name="a shard that keeps the stages that are over",
         file=f"{_R}/parameter_server/shard.py",
         old="        self._stages = self._stages[number:]\n"

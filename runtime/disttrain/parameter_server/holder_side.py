@@ -93,7 +93,6 @@ class ShardState:
             segment=0,
             segment_offset=0,
             payload_bytes=0,
-            checksum=0,
         )
 
     def refuse(self, request: Header, refused: Refused) -> Answer:

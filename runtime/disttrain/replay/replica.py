@@ -1,7 +1,7 @@
 """One replayed incarnation of a replica: production's loop and exchanges, driven by its log."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -10,6 +10,8 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
+from disttrain.job.roles import Device
+from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import FetchResult, Push, PushClient
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger, RecordContradicted
@@ -24,18 +26,41 @@ from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
 from disttrain.replica.stepper import TrainingLoop
+from disttrain.replica.task_calls import TaskCalls
 from disttrain.replica.work import LostLeases, WorkItem
+from disttrain.state.placement import Placement
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
 
+class Setting(Protocol):
+    """What a learner is made of."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def task(self) -> TaskCalls: ...
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the data."""
+        ...
+
+
 class Learner:
     """The model, data and loss of a replica."""
 
-    def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
-        spec, self._task = recording.spec, recording.task
-        place = task_calls.resolve_device(recording.device)
+    def __init__(self, setting: "Setting", outgoing_buffers: int) -> None:
+        spec, self._task = setting.spec, setting.task
+        place = task_calls.resolve_device(setting.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
             self.module,
@@ -43,11 +68,11 @@ class Learner:
             place,
             outgoing_buffers=outgoing_buffers,
             precision=defaults.precision(spec),
-            factors=recording.placement.factors,
+            factors=setting.placement.factors,
         )
         self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
-        config = PipelineConfig(seed=recording.data.seed)
+        config = PipelineConfig(seed=setting.seed)
         self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)
 
     def loss(self, batch: Any, context: LossContext) -> BatchLoss:
@@ -89,7 +114,7 @@ class ReplayedReplica:
             fetches=_Fetches,
         )
         run = defaults.extent(spec, self._recording.data.samples)
-        self._stepper = training.stepper(connection, spec, run, NeverWaits())
+        self._stepper = training.stepper(connection, spec, run, lambda *_: NeverWaits())
         loop = TrainingLoop(self._stepper, self._loss, self, LostLeases(frozenset), seed)
         connection.fetches.ask(model.first_fetch_into)
         try:

@@ -18,7 +18,8 @@ class Cancelled(Exception):
 class Cancellation:
     """Asked for once, from any thread; all waits end with `Cancelled`, or with its cause.
 
-    Threads and queues made here wait by real time; `disttrain replay` has some that do not.
+    Threads, queues and events made here wait by real time; `disttrain replay` and `simulate` have
+    some that do not.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,14 @@ class Cancellation:
         """Between threads that `start` has begun, or the one that began them."""
         return queue.SimpleQueue()
 
+    def new_event(self) -> threading.Event:
+        """As `new_queue`."""
+        return threading.Event()
+
+    def now(self) -> float:
+        """Seconds, which only grow, by the clock of all these waits."""
+        return time.perf_counter()
+
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled.is_set()
@@ -57,8 +66,8 @@ class Cancellation:
 
     def get_within(self, source: "queue.SimpleQueue[T]", seconds: float) -> T | None:
         """The next item, or None after so long without one; raises as `check` while it waits."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        end = self.now() + seconds
+        while (left := end - self.now()) > 0:
             try:
                 return source.get(timeout=min(left, _LOOK_AGAIN_SECONDS))
             except queue.Empty:

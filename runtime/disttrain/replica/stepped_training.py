@@ -12,10 +12,12 @@ from disttrain.job.length import Extent
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.connection import Connection
-from disttrain.replica.pace import Pace
+from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.stepper import Stepper, TrainingLoop
 from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
+
+MakePace = Callable[[int, int], Pace]
 
 
 class SteppedTraining(Training):
@@ -49,9 +51,12 @@ class SteppedTraining(Training):
     @staticmethod
     @abstractmethod
     def stepper(
-        connection: Connection, spec: Spec, run: Extent, pace: Pace | None = None
+        connection: Connection, spec: Spec, run: Extent, pace: MakePace = MeasuredPace
     ) -> Stepper:
-        """What takes the steps; `pace`: of a replay, which goes by its record."""
+        """What takes the steps; `pace`: makes what says how far computing runs ahead.
+
+        It is told the number of replicas, and of steps for each that fetches.
+        """
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._stepper.begin(self._connection.first_fetch(meanwhile))

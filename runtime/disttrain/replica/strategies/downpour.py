@@ -6,8 +6,8 @@ from disttrain.job.strategies import downpour as manifests
 from disttrain.replica import accrual
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.pace import Pace
-from disttrain.replica.stepped_training import SteppedTraining
+from disttrain.replica.pace import MeasuredPace
+from disttrain.replica.stepped_training import MakePace, SteppedTraining
 
 
 class DownpourTraining(SteppedTraining):
@@ -21,7 +21,7 @@ class DownpourTraining(SteppedTraining):
 
     @staticmethod
     def stepper(
-        connection: Connection, spec: Spec, run: Extent, pace: Pace | None = None
+        connection: Connection, spec: Spec, run: Extent, pace: MakePace = MeasuredPace
     ) -> Downpour:
         manifest, replicas = spec.strategy.only_downpour, spec.replicas.count
-        return Downpour(connection, manifest, replicas, pace, run)
+        return Downpour(connection, manifest, pace=pace(replicas, manifest.fetch_every), run=run)

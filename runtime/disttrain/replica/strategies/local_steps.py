@@ -10,8 +10,8 @@ from disttrain.parameter_server.client import Versions
 from disttrain.replica import inner_optimizer
 from disttrain.replica.connection import Connection
 from disttrain.replica.local_steps import LocalStepper
-from disttrain.replica.pace import Pace
-from disttrain.replica.stepped_training import SteppedTraining
+from disttrain.replica.pace import MeasuredPace
+from disttrain.replica.stepped_training import MakePace, SteppedTraining
 
 
 class LocalTraining(SteppedTraining):
@@ -32,7 +32,7 @@ class LocalTraining(SteppedTraining):
 
     @staticmethod
     def stepper(
-        connection: Connection, spec: Spec, run: Extent, pace: Pace | None = None
+        connection: Connection, spec: Spec, run: Extent, pace: MakePace = MeasuredPace
     ) -> LocalStepper:
         del pace
         manifest = spec.strategy.rule
