@@ -35,7 +35,8 @@ def batches(seed: int, channels: tuple[int, ...] = (1, 8, 8), classes: int = 7) 
 
 
 def local_steps(**settings: Any) -> LocalSteps:
-    return LocalSteps.model_validate(settings)
+    """Which wait for what they fetch, where a test says nothing else."""
+    return LocalSteps.model_validate({"adopt": "replace", **settings})
 
 
 def adamw(**arguments: float) -> dict[str, Any]:
@@ -53,10 +54,12 @@ class LocalTraining:
         *,
         ledger: Ledger = SILENT,
         factors: tuple[Factors, ...] = (),
+        device: str = "cpu",
     ) -> None:
         self.model = model
+        self.device = torch.device(device)
         self.flat = FlatModel(
-            model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=1, factors=factors
+            model, OrdinaryMemory(), self.device, outgoing_buffers=1, factors=factors
         )
         sides = Sides(push=server, fetch=server)
         self.connection = Connection(self.flat, sides, Cancellation(), ledger)
@@ -68,7 +71,8 @@ class LocalTraining:
     def step(self, batch: Batch, spoil: Callable[[Tensor], Tensor] = lambda loss: loss) -> None:
         stepper = self.stepper
         gradient = stepper.begin_step()
-        loss = spoil(functional.cross_entropy(self.model(batch[0]), batch[1]))
+        values, labels = (each.to(self.device) for each in batch)
+        loss = spoil(functional.cross_entropy(self.model(values), labels))
         loss.backward()  # type: ignore[no-untyped-call]
         position = Position(lease=1, offset=(stepper.counters.steps + 1) * SAMPLES)
         scale = stepper.accrue(gradient, BatchLoss(loss), SAMPLES, position)

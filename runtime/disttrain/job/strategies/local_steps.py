@@ -63,7 +63,7 @@ class LocalSteps(StrategyKind):
     outer: Outer = Outer(average=Average())
     """The rule for what is pushed: the parameters fetched last less those of the replica."""
 
-    adopt: Annotated[Adopt, Field(strict=False)] = Adopt.REPLACE
+    adopt: Annotated[Adopt, Field(strict=False)] = Adopt.ADD
     """How a replica takes over what the shards have after its push. replace: it waits for them, and
     goes on with them. add: it goes on at once, and adds later what the others have changed, so that
     computing waits for nothing that takes less than `steps` steps."""
