@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Gradients, staleness and accuracy are real: the task's code computes them, on this machine, one
     step after the other. Time is not: a step, a message and a shard's work take what the options
-    say. So a simulation takes as long as all its steps take here. Of downpour only.
+    say. So a simulation takes as long as all its steps take here. Not of batch methods.
 
     The same seed gives the same figures. Exits with 0, or with 2 for a bad manifest or option.
 

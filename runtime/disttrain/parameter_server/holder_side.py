@@ -146,6 +146,12 @@ class HolderSide(ABC):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self: ...
 
     @staticmethod
+    def config_of(stage: Spec) -> Any:
+        """The update rule or method of a stage that is its own."""
+        strategy: Any = stage.strategy.rule
+        return strategy.optimizer.rule
+
+    @staticmethod
     @abstractmethod
     def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
         """For the state that a checkpoint describes; {}: the values that it begins with."""

@@ -17,15 +17,15 @@ from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import VirtualTimeCancellation, Wires, compute_with
-from disttrain.replica import accrual, task_calls
+from disttrain.replica import strategies, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
-from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import Placement
@@ -67,6 +67,7 @@ class Learner:
             OrdinaryMemory(),
             place,
             outgoing_buffers=outgoing_buffers,
+            precision=defaults.precision(spec),
             factors=setting.placement.factors,
         )
         self._move = task_calls.mover(place)
@@ -100,8 +101,9 @@ class ReplayedReplica:
 
     def run(self) -> None:
         compute_with(self._recording.replica_threads)
-        manifest = self._recording.spec.strategy.only_downpour
-        self._learner = Learner(self._recording, accrual.gradient_buffers(manifest))
+        spec = self._recording.spec
+        training = strategies.stepped(spec)
+        self._learner = Learner(self._recording, training.outgoing_buffers(spec))
         model, seed = self._learner.model, self._recording.data.seed
         connection = Connection(
             model,
@@ -111,15 +113,15 @@ class ReplayedReplica:
             pushes=partial(_Pushes, self),
             fetches=_Fetches,
         )
-        run = defaults.extent(self._recording.spec, self._recording.data.samples)
-        self._downpour = Downpour(connection, manifest, pace=NeverWaits(), run=run)
-        loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
+        run = defaults.extent(spec, self._recording.data.samples)
+        self._stepper = training.stepper(connection, spec, run, lambda *_: NeverWaits())
+        loop = TrainingLoop(self._stepper, self._loss, self, LostLeases(frozenset), seed)
         connection.fetches.ask(model.first_fetch_into)
         try:
             first = connection.fetches.wait()
             model.adopt_first_fetch()
             if first is not None:
-                self._downpour.begin(first)
+                self._stepper.begin(first)
             loop.train_until(self._ends)
         except (Cancelled, RecordContradicted):
             if self.ledger.following is not None:
@@ -162,9 +164,9 @@ class ReplayedReplica:
         """Flush and fetch where the run did between two steps; whether no step follows."""
         while (kind := self.ledger.following_kind) in {Kind.FLUSHED, Kind.FETCHING_NOW}:
             if kind == Kind.FLUSHED:
-                self._downpour.flush()
+                self._stepper.flush()
             else:
-                self._downpour.fetch_now()
+                self._stepper.fetch_now()
         return kind != Kind.STEP
 
 

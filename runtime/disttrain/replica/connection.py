@@ -139,6 +139,10 @@ class FetchThread(ClientThread):
             self._is_due.clear()
             self._acts.put(lambda: self._fetch(into, land, after_seconds))
 
+    def due(self) -> None:
+        """Let what was asked for begin, if it waits for that; any thread."""
+        self._is_due.set()
+
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrives within that time, once; None if nothing does. With 0 it never waits.
 

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from disttrain.coordinator import strategies
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Lease, MemberId
@@ -54,6 +55,8 @@ class Setting:
     device: Device
     placement: Placement
     train_samples: int
+    warm_start_samples: int = 0
+    """Those that one replica processes alone first."""
 
     @property
     def seed(self) -> int:
@@ -63,21 +66,22 @@ class Setting:
 def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
     """Raises NotSimulated, TaskError."""
     spec = job.spec
-    if spec.strategy.downpour is None:
+    *_, side = strategies.stages(spec)
+    if not isinstance(side, leasing.Asynchronous):
         message = (
-            "spec.strategy: only downpour is simulated; a batch method gives the same bits with "
-            "any number of replicas, so run it and look at its seconds per iteration"
+            "spec.strategy: a batch method is not simulated; it gives the same bits with any "
+            "number of replicas, so run it and look at its seconds per iteration"
         )
         raise NotSimulated(message)
     model = task.model(spec.seed)
     tensors = model_tensors.describe(model, defaults.precision(spec), task.parameter_groups(model))
-    kept = spec.strategy.downpour.optimizer.rule.kept
     return Setting(
         spec=spec,
         task=task,
         device=spec.replicas.device,
-        placement=place(tensors.layout, spec.parameter_server.shards, kept),
+        placement=place(tensors.layout, spec.parameter_server.shards, side.settings.kept),
         train_samples=task.examples(Split.TRAIN, defaults.samples_per_step(spec)).count,
+        warm_start_samples=side.warm_start_samples,
     )
 
 
@@ -213,7 +217,7 @@ class SimulatedRun:
 
     @property
     def _is_warming_up(self) -> bool:
-        return self._samples < self.setting.spec.strategy.only_downpour.warm_start_samples
+        return self._samples < self.setting.warm_start_samples
 
     @property
     def _samples(self) -> int:

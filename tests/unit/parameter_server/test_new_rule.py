@@ -92,7 +92,8 @@ def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
     naming = {
         path.relative_to(PRODUCT).as_posix()
         for path in PRODUCT.rglob("*.py")
-        if any(word.lower() in path.read_text().lower() for word in words)
+        if path.name != "torch_optimizers.py"  # Whose classes are called so, too.
+        and any(word.lower() in path.read_text().lower() for word in words)
     }
     assert naming == {f"{of}/update_rules/{name}.py" for of in ("job", "parameter_server")}
 

@@ -119,6 +119,20 @@ def test_replicas_that_share_a_shards_link_wait_for_each_other() -> None:
     assert four.computing < 0.05
 
 
+def test_local_steps_use_a_slow_network_less_and_compute_meanwhile() -> None:
+    """50 ms there and back, and a line on which a push and a fetch take longer than a step."""
+    slow = Machines(step_seconds=0.05, latency_seconds=0.025, bytes_per_second=100_000.0)
+    own = {"localSteps": {"steps": 20, "optimizer": {"name": "SGD", "arguments": {"lr": 0.05}}}}
+    stop = {"epochs": 8}
+    gradients = simulated(a_setting(stop=stop), 4, slow)
+    differences = simulated(a_setting(stop=stop, strategy=own), 4, slow)
+
+    assert gradients.samples == differences.samples == 8 * SAMPLES
+    assert 10 * differences.nbytes < gradients.nbytes
+    assert 3 * differences.seconds < gradients.seconds
+    assert differences.computing > 0.95
+
+
 def test_more_replicas_are_as_much_faster_and_their_gradients_as_much_older() -> None:
     strategy = {"downpour": {"optimizer": {"sgd": {"learningRate": 0.01}}}}
     setting = a_setting(strategy=strategy, stop={"epochs": 8})
@@ -177,7 +191,7 @@ def test_patience_ends_the_run() -> None:
 
 def test_a_batch_method_is_refused_with_what_to_do() -> None:
     stop, server = {"iterations": 2}, {"shards": 1}
-    with pytest.raises(NotSimulated, match=r"only downpour is simulated; .* run it"):
+    with pytest.raises(NotSimulated, match=r"a batch method is not simulated; .* run it"):
         a_setting(
             strategy={"sandblaster": {"optimizer": {"lbfgs": {}}}},
             batchSize=None,
