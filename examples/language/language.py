@@ -17,7 +17,7 @@ BYTES = 256
 
 
 class Language(disttrain.Task):
-    """`text` is a file, or a folder whose *.txt files are read in the order of their names.
+    """`text` is a file, or a folder whose *.txt and *.md files are read in order of their names.
 
     It is relative to this file. The last tenth of the text is for tests. A sample is a window of
     `context` bytes, each with the byte that follows it; windows do not overlap.
@@ -65,12 +65,14 @@ class Language(disttrain.Task):
     @cached_property
     def text(self) -> Tensor:
         """All bytes of it."""
-        files = sorted(self.path.glob("*.txt")) if self.path.is_dir() else [self.path]
+        files = [self.path]
+        if self.path.is_dir():
+            files = sorted(file for file in self.path.iterdir() if file.suffix in {".txt", ".md"})
         found = b"".join(file.read_bytes() for file in files)
         if len(found) < 20 * (self.context + 1):
             message = (
                 f"text: {self.path} has {len(found)} bytes in {len(files)} files; give a text, or "
-                f"a folder of *.txt files, of at least {20 * (self.context + 1)} bytes"
+                f"a folder of *.txt or *.md files, of at least {20 * (self.context + 1)} bytes"
             )
             raise ValueError(message)
         return torch.frombuffer(bytearray(found), dtype=torch.uint8)

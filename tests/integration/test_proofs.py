@@ -114,6 +114,30 @@ def test_buffers_tied_and_frozen_parameters_and_dropout_are_those_of_a_plain_loo
     assert summary["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("transport", ["sharedMemory", "tcp"])
+def test_frozen_parameters_of_each_replica_give_the_same_bits_and_are_in_no_file(
+    tmp_path: Path, transport: str
+) -> None:
+    found, job = trained(
+        tmp_path,
+        f"spec.transport={transport}",
+        "spec.task.arguments={model: everything}",
+        "spec.task.frozen=own",
+        "spec.seed=3",
+        "spec.evaluation={everyEpochs: 1, keepBest: {name: accuracy}}",
+    )
+    course = Course(task=Proving("everything"), seed=3)
+    wanted = serial.plain_loop(course, partial(SGD, lr=0.05)).state_dict()
+    frozen = {name for name in wanted if name.startswith("frozen.")}
+    assert found.keys() == wanted.keys() - frozen
+    assert [name for name in found if not torch.equal(found[name], wanted[name])] == []
+
+    assert load_file(job.output / "best.safetensors").keys() == found.keys()
+    assert job.summary()["finalMeasures"]["accuracy"] > 0.5, "measured with the frozen ones"
+    manifest = stores.in_folder(job.output / "checkpoints").list()[-1].manifest
+    assert not [tensor.name for tensor in manifest.tensors if tensor.name in frozen]
+
+
 class Case(NamedTuple):
     """An update rule in the manifest, and the same in PyTorch."""
 

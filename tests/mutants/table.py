@@ -9,6 +9,20 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="replicas with other frozen parameters of their own that train together",
+        file=f"{_R}/checkpoint/model_map.py",
+        old="    if found.own and wanted.own and found.own != wanted.own:",
+        new="    if False:",
+        tests=(f"{_UNIT}/replica/test_own_frozen_parameters.py",),
+    ),
+    Mutant(
+        name="frozen parameters of a replica's own that a loss may change",
+        file=f"{_R}/replica/gradient_check.py",
+        old="        self._names = [*shared, *tensors.own]\n",
+        new="        self._names = shared\n",
+        tests=(f"{_UNIT}/replica/test_own_frozen_parameters.py",),
+    ),
+    Mutant(
         name="simulated replicas that all work in a warm start",
         file=f"{_R}/simulation/run.py",
         old="if member.index and self._is_warming_up:",
@@ -1002,7 +1016,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a best model with more than the tensors of an export",
         file=f"{_R}/replica/best_model.py",
-        old="dict(model_tensors.named(model))",
+        old="dict(model_tensors.named(model, frozen))",
         new="dict(model.state_dict())",
         tests=(f"{_UNIT}/replica/test_best_model.py",),
     ),

@@ -54,7 +54,8 @@ def layout(manifest: Manifest) -> ModelLayout:
 def without_factors(layout: ModelLayout) -> ModelLayout:
     """The same model, as a process describes it that knows no parameter groups."""
     return ModelLayout(
-        tensors=tuple(replace(each, rate_factor=1.0, decay_factor=1.0) for each in layout.tensors)
+        tensors=tuple(replace(each, rate_factor=1.0, decay_factor=1.0) for each in layout.tensors),
+        own=layout.own,
     )
 
 
@@ -63,6 +64,11 @@ def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:
     for one, other in zip_longest(found.tensors, wanted.tensors):
         if one != other:
             return _difference(one, other)
+    if found.own and wanted.own and found.own != wanted.own:
+        return (
+            "frozen parameters have other values, and with spec.task.frozen: own each replica has "
+            "its own; let model() read them from the same file everywhere"
+        )
     return None
 
 

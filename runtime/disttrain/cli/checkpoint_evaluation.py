@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import safetensors.torch
 import torch
 import typer
 from torch import nn
@@ -78,12 +77,14 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
 
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
     model = task.model(job.spec.seed)
-    wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
+    wanted = model_tensors.describe(
+        model, defaults.precision(job.spec), frozen=job.spec.task.frozen
+    ).layout
     model_map.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         export.write(checkpoint, file)
-        model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+        model_tensors.load(model, file, job.spec.task.frozen)
     return model
 
 

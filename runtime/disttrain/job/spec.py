@@ -127,6 +127,15 @@ class TaskSource(Choice[str]):
     """Name of a ConfigMap in the job's namespace; its keys are the files of the code."""
 
 
+class FrozenParameters(StrEnum):
+    """Who has the parameters without a gradient."""
+
+    SHARED = "shared"
+    """Uploaded once, kept by the shards, fetched by each replica, and in every checkpoint."""
+    OWN = "own"
+    """Each replica has those that its `model()` makes; they are never sent, nor saved."""
+
+
 class TaskReference(Section):
     """The user's class."""
 
@@ -138,6 +147,11 @@ class TaskReference(Section):
 
     arguments: dict[str, JsonValue] = Field(default_factory=dict, max_length=200)
     """Keyword arguments of the class."""
+
+    frozen: Annotated[FrozenParameters, Field(strict=False)] = FrozenParameters.SHARED
+    """Frozen parameters. shared: the shards and every checkpoint hold them. own: `model()` makes
+    them in each replica, such as a pretrained model from a file. Then they keep their element type
+    and are never uploaded, fetched or exported, and all replicas must have the same values."""
 
     source: TaskSource | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """Where the code comes from. null: it is in the image."""

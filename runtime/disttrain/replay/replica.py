@@ -69,6 +69,7 @@ class Learner:
             outgoing_buffers=outgoing_buffers,
             precision=defaults.precision(spec),
             factors=setting.placement.factors,
+            frozen=spec.task.frozen,
         )
         self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))

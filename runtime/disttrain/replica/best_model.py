@@ -12,6 +12,7 @@ from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
 from disttrain.holder.values import bytes_of
 from disttrain.job import stop
+from disttrain.job.spec import FrozenParameters
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.task.checks import type_name
@@ -20,7 +21,12 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 
-def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
+def keep(
+    rules: KeepBest,
+    model: nn.Module,
+    measured: Evaluated,
+    frozen: FrozenParameters = FrozenParameters.SHARED,
+) -> bool:
     """Write the model if it is better than the one in the file; whether it was written.
 
     Call it before the model changes. A full disk, or a store that is away, costs this model alone.
@@ -31,19 +37,19 @@ def keep(rules: KeepBest, model: nn.Module, measured: Evaluated) -> bool:
     said = {"disttrain.measure": stop.said(rules.name), "disttrain.value": repr(value)}
     try:
         with copies.file_for(rules.file) as file:
-            write(model, file, said)
+            write(model, file, said, frozen)
     except CheckpointError as error:
         LOG.warning("the best model was not written", file=rules.file, reason=error)
         return False
     return True
 
 
-def write(model: nn.Module, out: Path, said: Mapping[str, str]) -> None:
+def write(model: nn.Module, out: Path, said: Mapping[str, str], frozen: FrozenParameters) -> None:
     """The file that an export of these values would be, tensor by tensor; `said`: metadata.
 
     Raises CheckpointError, and ModelNotSupported for a type that a buffer has by now.
     """
-    state = dict(model_tensors.named(model))
+    state = dict(model_tensors.named(model, frozen))
     tensors = [_described(name, tensor) for name, tensor in state.items()]
     # As in an export: no element lies across its own width.
     tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from disttrain.holder import values
 from disttrain.holder.values import DTYPES
+from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import (
@@ -34,7 +35,7 @@ from disttrain.transport.interface import Buffer, Memory
 class FlatModel(GradientViews):
     """Puts a model's parameters into flat vectors, and exchanges them when others were fetched."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - The last three are what a job says of its model.
         self,
         model: nn.Module,
         memory: Memory,
@@ -43,11 +44,12 @@ class FlatModel(GradientViews):
         outgoing_buffers: int,
         precision: Precision = Precision.FLOAT32,
         factors: Sequence[Factors] = (),
+        frozen: FrozenParameters = FrozenParameters.SHARED,
     ) -> None:
         """`factors`: of the job, for parameters with a rate or weight decay of their own."""
         self.model = model.to(device)
         self.device = device
-        super().__init__(model_tensors.describe(model, precision))
+        super().__init__(model_tensors.describe(model, precision, frozen=frozen))
         self.factors = factors
         self._decay_factors = [
             next(within(factors, spec.first, spec.first + 1)).weight_decay

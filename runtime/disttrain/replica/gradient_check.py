@@ -78,7 +78,8 @@ class FrozenParameters:
     def __init__(self, tensors: ModelTensors) -> None:
         self._tensors = tensors
         self._vectors = [vector for vector in tensors.vectors if vector.name == FROZEN]
-        self._names = [spec.name for vector in self._vectors for spec in tensors.specs(vector)]
+        shared = [spec.name for vector in self._vectors for spec in tensors.specs(vector)]
+        self._names = [*shared, *tensors.own]
         self._sums: list[int] = []
 
     def begin(self) -> None:
@@ -97,15 +98,17 @@ class FrozenParameters:
             if before != now:
                 message = (
                     f"the loss changes the parameter '{name}', which is frozen: frozen parameters "
-                    "are sent to the shards once, so the change would be lost. Make it a buffer "
-                    "(register_buffer), which is sent with every push"
+                    "are sent to the shards once, or never, so the change would reach nobody. Make "
+                    "it a buffer (register_buffer), which is sent with every push"
                 )
                 raise ModelError(message)
 
     def _now(self) -> list[int]:
         tensors = [one for vector in self._vectors for one in self._tensors.tensors(vector)]
+        tensors += [place.tensor for place in self._tensors.own.values()]
         return torch.stack([_sum_of_bits(one) for one in tensors]).tolist() if tensors else []
 
 
 def _sum_of_bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64)
+    flat = tensor.detach().reshape(-1)
+    return flat.view(_BITS.get(tensor.element_size(), torch.uint8)).sum(dtype=torch.int64)

@@ -110,6 +110,7 @@ class Membership:
                 outgoing_buffers=outgoing_buffers,
                 precision=defaults.precision(self._spec),
                 factors=() if joined.placement is None else joined.placement.factors,
+                frozen=self._spec.task.frozen,
             )
             self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection

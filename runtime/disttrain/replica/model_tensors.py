@@ -1,15 +1,19 @@
 """Which tensors a model has, and the place of each in its flat vectors. Moves no values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import safetensors.torch
 import torch
+import xxhash
 from torch import Tensor, nn
 
 from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.manifest import LONGEST_NAME
+from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.layout import ModelLayout, TensorSpec
@@ -82,9 +86,27 @@ class ModelTensors:
 
     layout: ModelLayout
     places: dict[Vector, tuple[Place, ...]]
+    own: Mapping[str, Place] = field(default_factory=dict)
+    """By first names, the frozen parameters that no vector holds: each replica has its own."""
 
     def specs(self, vector: Vector) -> tuple[TensorSpec, ...]:
         return tuple(spec for spec in self.layout.tensors if spec.vector == vector)
+
+    @property
+    def frozen(self) -> FrozenParameters:
+        """Who has the frozen parameters; shared, if there are none."""
+        return FrozenParameters.OWN if self.own else FrozenParameters.SHARED
+
+    def with_hash(self) -> "ModelTensors":
+        """The same, whose layout tells the values of `own` from others."""
+        if not self.own:
+            return self
+        found = xxhash.xxh3_128()
+        for name, place in sorted(self.own.items()):
+            tensor = place.tensor.detach().cpu().contiguous()
+            found.update(f"{name} {type_name(tensor)} {list(tensor.shape)}".encode())
+            found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        return replace(self, layout=replace(self.layout, own=f"xxh3_128:{found.hexdigest()}"))
 
     def tensors(self, vector: Vector) -> list[Tensor]:
         return [place.tensor for place in self.places.get(vector, ())]
@@ -98,15 +120,19 @@ def describe(
     model: nn.Module,
     precision: Precision = Precision.FLOAT32,
     groups: Mapping[str, GroupFactors] = MappingProxyType({}),
+    frozen: FrozenParameters = FrozenParameters.SHARED,
 ) -> ModelTensors:
     """Assign every parameter and every persistent buffer a place in a flat vector.
 
     Tied tensors get one place and several names. `groups`: of parameters with factors of their
-    own, by their first names. Raises ModelNotSupported for a type that no vector carries, or that
-    is not of this precision, and for a name that no checkpoint can hold.
+    own, by their first names. Frozen parameters of a replica's own get none. Raises
+    ModelNotSupported for a type that no vector carries, or that is not of this precision, and for a
+    name that no checkpoint can hold.
     """
     kinds = _KINDS[precision]
     names = _names_by_tensor(model)
+    own = {found[0]: _place(model, found[0]) for tensor, found in names if _is_own(tensor, frozen)}
+    names = [(tensor, found) for tensor, found in names if found[0] not in own]
     for tensor, found in names:
         _require_storable(tensor, found)
     specs: list[TensorSpec] = []
@@ -117,7 +143,7 @@ def describe(
         specs.extend(_with_factors(plain, groups) if vector.is_trained else plain)
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)
-    return ModelTensors(layout=ModelLayout(tensors=tuple(specs)), places=places)
+    return ModelTensors(layout=ModelLayout(tensors=tuple(specs)), places=places, own=own)
 
 
 def _names_by_tensor(model: nn.Module) -> list[tuple[Tensor, list[str]]]:
@@ -127,13 +153,38 @@ def _names_by_tensor(model: nn.Module) -> list[tuple[Tensor, list[str]]]:
     return list(found.values())
 
 
-def named(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+def named(
+    model: nn.Module, frozen: FrozenParameters = FrozenParameters.SHARED
+) -> Iterable[tuple[str, Tensor]]:
     """The parameters and persistent buffers, under each of their names: what an export holds."""
-    yield from model.named_parameters(remove_duplicate=False)
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not _is_own(parameter, frozen):
+            yield name, parameter
     persistent = model.state_dict().keys()
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if name in persistent:
             yield name, buffer
+
+
+def load(
+    model: nn.Module, file: Path, frozen: FrozenParameters, own_of: nn.Module | None = None
+) -> None:
+    """Give a model exactly what an exported file holds.
+
+    Frozen parameters of a replica's own are those of `own_of`; None: the model's, as they are.
+    Raises RuntimeError, as torch does, if the file does not fit.
+    """
+    own = {
+        name: parameter.detach()
+        for name, parameter in (own_of or model).named_parameters(remove_duplicate=False)
+        if _is_own(parameter, frozen)
+    }
+    model.load_state_dict(own | safetensors.torch.load_file(file), strict=True)
+
+
+def _is_own(tensor: Tensor, frozen: FrozenParameters) -> bool:
+    is_frozen = isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+    return is_frozen and frozen is FrozenParameters.OWN
 
 
 def _require_storable(tensor: Tensor, names: list[str]) -> None:

@@ -92,7 +92,9 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     prepared = Prepared(
         task=task,
         model=model,
-        tensors=model_tensors.describe(model, defaults.precision(spec), groups),
+        tensors=model_tensors.describe(
+            model, defaults.precision(spec), groups, spec.task.frozen
+        ).with_hash(),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device),

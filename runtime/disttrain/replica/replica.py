@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import safetensors.torch
+import safetensors
 from torch import nn
 
 from disttrain.checkpoint import copies, export
@@ -33,7 +33,7 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import best_model, evaluation, task_calls
+from disttrain.replica import best_model, evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.membership import Membership
@@ -55,6 +55,7 @@ class Commands:
         self._task = prepared.task
         self._model = prepared.model
         self._device = prepared.device
+        self._frozen = prepared.tensors.frozen
         self._training = training
         self._upload = upload
 
@@ -105,14 +106,17 @@ class Commands:
         found = Evaluated(
             sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
         )
-        kept = command.keep is not None and best_model.keep(command.keep, model, found)
+        kept = command.keep is not None and best_model.keep(
+            command.keep, model, found, self._frozen
+        )
         return replace(found, seconds=time.perf_counter() - began, kept=kept)
 
     def _load(self, file: Path) -> nn.Module:
         """A new model with exactly what the file holds. Raises ModelError if it does not fit."""
         model = self._task.model(seed=0)
         try:
-            model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+            # What `model()` draws depends on the seed.
+            model_tensors.load(model, file, self._frozen, own_of=self._model)
         except RuntimeError as error:
             message = (
                 "the exported model does not fit: did Task.model() build another model in this "

@@ -70,7 +70,9 @@ def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
         )
         raise NotSimulated(message)
     model = task.model(spec.seed)
-    tensors = model_tensors.describe(model, defaults.precision(spec), task.parameter_groups(model))
+    tensors = model_tensors.describe(
+        model, defaults.precision(spec), task.parameter_groups(model), spec.task.frozen
+    )
     return Setting(
         spec=spec,
         task=task,

@@ -47,6 +47,9 @@ class ModelLayout:
     """All tensors of a model, in the order of their vectors."""
 
     tensors: tuple[TensorSpec, ...]
+    own: str = ""
+    """Hash of the frozen parameters that each replica has for itself. Empty: it is not known, or
+    there are none."""
 
     def elements(self, vector: Vector) -> int:
         return self.lengths().get(vector, 0)

@@ -68,7 +68,9 @@ def test_a_folders_texts_are_read_in_the_order_of_their_names(tmp_path: Path) ->
     (tmp_path / "b.txt").write_bytes(b"b" * 400)
     (tmp_path / "a.txt").write_bytes(b"a" * 400)
     (tmp_path / "c.md").write_bytes(b"c" * 400)
-    assert bytes(Language(str(tmp_path), context=16).text.tolist()) == b"a" * 400 + b"b" * 400
+    (tmp_path / "d.py").write_bytes(b"d" * 400)
+    read = bytes(Language(str(tmp_path), context=16).text.tolist())
+    assert read == b"a" * 400 + b"b" * 400 + b"c" * 400
 
 
 def test_a_text_that_is_too_short_is_refused_with_its_size(tmp_path: Path) -> None:

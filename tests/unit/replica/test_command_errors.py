@@ -18,6 +18,7 @@ from disttrain.coordinator.protocol.commands import (
     Upload,
 )
 from disttrain.coordinator.protocol.commands import Split as Told
+from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.replica.replica import Commands
 from disttrain.replica.task_calls import TaskCalls
@@ -32,7 +33,13 @@ def commands_that_raise(error: Exception, task: TaskCalls | None = None) -> Comm
         raise error
 
     training: Any = SimpleNamespace(now=SimpleNamespace(fetch_now=act, drain=act), next_stage=act)
-    prepared: Any = SimpleNamespace(task=task, model=nn.Linear(1, 1), device=torch.device("cpu"))
+    model = nn.Linear(1, 1)
+    prepared: Any = SimpleNamespace(
+        task=task,
+        model=model,
+        device=torch.device("cpu"),
+        tensors=model_tensors.describe(model),
+    )
     return Commands(prepared, training, act)
 
 

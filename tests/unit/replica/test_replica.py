@@ -23,6 +23,7 @@ from disttrain.coordinator.protocol.commands import (
 from disttrain.coordinator.protocol.fields import MemberId, Progress
 from disttrain.coordinator.protocol.messages import Acknowledged, Joined, Leave
 from disttrain.groups.errors import GroupLost
+from disttrain.job.spec import FrozenParameters
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import membership as memberships
 from disttrain.replica.cancellation import Cancellation
@@ -89,7 +90,8 @@ def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
     membership = MagicMock(coordinator=coordinator, cancellation=cancellation)
     membership.leave = partial(Membership.leave, membership)
     membership.leave_notices.write = coordinator.notices.append
-    prepared = SimpleNamespace(task=None, model=None, device=None)
+    tensors = SimpleNamespace(frozen=FrozenParameters.SHARED)
+    prepared = SimpleNamespace(task=None, model=None, device=None, tensors=tensors)
     training = training or WaitsForShards(cancellation, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))
     return made.run()

@@ -115,6 +115,19 @@ def test_a_replica_with_another_model_fails_the_job_with_the_difference() -> Non
     assert LAYOUT.tensors[0].name in machine.state.message
 
 
+def test_a_replica_with_other_frozen_parameters_of_its_own_fails_the_job() -> None:
+    machine = Machine()
+    first, second = (replace(LAYOUT, own=f"xxh3_128:{number}") for number in (1, 2))
+    assert isinstance(machine.request(a_join(Role.REPLICA, 0, "a", layout=first)), messages.Joined)
+
+    assert isinstance(
+        machine.request(a_join(Role.REPLICA, 1, "b", layout=second)), messages.Refused
+    )
+    assert machine.state.reason == FailureReason.WRONG_MODEL
+    assert "frozen parameters have other values" in machine.state.message
+    assert "spec.task.frozen: own" in machine.state.message
+
+
 def in_a_group() -> ModelLayout:
     """The usual model, without weight decay."""
     return ModelLayout(tensors=(replace(LAYOUT.tensors[0], decay_factor=0.0),))
