@@ -1,4 +1,4 @@
-"""What replayed values are: those of a checkpoint, bit by bit, and how good on the test split."""
+"""What replayed values are: those of a checkpoint, bit by bit, and how good on a split."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,18 +94,20 @@ class Measured:
     """Means over the samples."""
 
 
-def measure(setting: Setting, values: Mapping[Vector, Tensor]) -> Measured:
+def measure(
+    setting: Setting, values: Mapping[Vector, Tensor], split: Split = Split.TEST
+) -> Measured:
     """Evaluate the task's model with these whole vectors."""
     learner = Learner(setting, outgoing_buffers=0)
     for vector, buffer in learner.model.first_fetch_into().items():
         FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
     learner.model.adopt_first_fetch()
-    return measure_module(setting, learner.module)
+    return measure_module(setting, learner.module, split)
 
 
-def measure_module(setting: Setting, module: nn.Module) -> Measured:
+def measure_module(setting: Setting, module: nn.Module, split: Split = Split.TEST) -> Measured:
     task, place = setting.task, task_calls.resolve_device(setting.device)
-    examples = task.examples(Split.TEST, 1)
+    examples = task.examples(split, 1)
     batch_size = defaults.evaluation_batch_size(setting.spec)
     sums = evaluation.evaluate(task, module, examples, batch_size, task_calls.mover(place))
     samples = max(sums.samples, 1)
