@@ -52,6 +52,7 @@ class LocalSteps(StrategyKind):
     summary = "Replicas that train by themselves between pushes: for slow networks."
     update_rule_field = "spec.strategy.localSteps.outer"
     groups_parameters = True
+    pushes_seldom = True
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
