@@ -81,7 +81,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     step after the other. Time is not: a step, a message and a shard's work take what the options
     say. So a simulation takes as long as all its steps take here. Not of batch methods.
 
-    The same seed gives the same figures. Exits with 0, or with 2 for a bad manifest or option.
+    With --step-seconds the same seed gives the same figures. Exits with 0, with 1 if the task
+    fails, or with 2 for a bad manifest or option.
 
     Example: disttrain simulate job.yaml --replicas 1,4,16 --step-seconds 0.2 --bandwidth 1Gb
 

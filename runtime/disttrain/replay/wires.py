@@ -76,6 +76,7 @@ class VirtualTimeCancellation(Cancellation):
     def __init__(self, time: VirtualTime) -> None:
         super().__init__()
         self._time = time
+        self.clock = lambda: time.now
 
     def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
         del name
@@ -86,9 +87,6 @@ class VirtualTimeCancellation(Cancellation):
 
     def new_event(self) -> threading.Event:
         return _Event(self._time)
-
-    def now(self) -> float:
-        return self._time.now
 
 
 class _Queue(SimpleQueue[T]):

@@ -25,6 +25,8 @@ class Cancellation:
     def __init__(self) -> None:
         self._cancelled = threading.Event()
         self.cause: BaseException | None = None
+        self.clock: Callable[[], float] = time.perf_counter
+        """Seconds, which only grow, as all these waits go by."""
 
     def cancel(self, cause: BaseException | None = None) -> None:
         """End all waits. The first cause stays."""
@@ -46,10 +48,6 @@ class Cancellation:
         """As `new_queue`."""
         return threading.Event()
 
-    def now(self) -> float:
-        """Seconds, which only grow, by the clock of all these waits."""
-        return time.perf_counter()
-
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled.is_set()
@@ -66,8 +64,8 @@ class Cancellation:
 
     def get_within(self, source: "queue.SimpleQueue[T]", seconds: float) -> T | None:
         """The next item, or None after so long without one; raises as `check` while it waits."""
-        end = self.now() + seconds
-        while (left := end - self.now()) > 0:
+        end = self.clock() + seconds
+        while (left := end - self.clock()) > 0:
             try:
                 return source.get(timeout=min(left, _LOOK_AGAIN_SECONDS))
             except queue.Empty:

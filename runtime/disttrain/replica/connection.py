@@ -85,9 +85,9 @@ class ClientThread:
         self._thread.join(timeout)
 
     def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
-        began = self._cancellation.now()
+        began = self._cancellation.clock()
         item = self._cancellation.get(source)
-        self.waited_seconds += self._cancellation.now() - began
+        self.waited_seconds += self._cancellation.clock() - began
         return item
 
     def _run(self) -> None:
@@ -152,10 +152,10 @@ class FetchThread(ClientThread):
             return None
         result = self._there()
         if result is None and within_seconds > 0:
-            began = self._cancellation.now()
+            began = self._cancellation.clock()
             self._is_due.set()
             result = self._cancellation.get_within(self._results, within_seconds)
-            self.waited_seconds += self._cancellation.now() - began
+            self.waited_seconds += self._cancellation.clock() - began
         self._asked = result is None
         return result
 
@@ -196,12 +196,12 @@ class FetchThread(ClientThread):
         self._is_due.wait(after_seconds)
         if self._is_dropped:
             return
-        began = self._cancellation.now()
+        began = self._cancellation.clock()
         buffers = into()
         result = self.client.fetch(buffers)
         land()
         nbytes = sum(buffer.nbytes for buffer in buffers.values())
-        self.last_seconds = self._cancellation.now() - began
+        self.last_seconds = self._cancellation.clock() - began
         self.transfers.add(self.last_seconds, nbytes)
         self._number += 1
         self._ledger.fetched(self._number, result.versions)
@@ -263,7 +263,7 @@ class PushThread(ClientThread):
         self.call(lambda: None)
 
     def _send(self, outgoing: Outgoing, push: Push) -> None:
-        began = self._cancellation.now()
+        began = self._cancellation.clock()
         outgoing.wait_left()
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
@@ -273,7 +273,7 @@ class PushThread(ClientThread):
             LOG.warning("push refused", sequence=push.sequence, error=error)
             self._ledger.refused(push.sequence)
             self.refused += 1
-        self.transfers.add(self._cancellation.now() - began, push.nbytes)
+        self.transfers.add(self._cancellation.clock() - began, push.nbytes)
         self._free.put(outgoing)
 
     def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:

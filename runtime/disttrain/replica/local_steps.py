@@ -41,7 +41,7 @@ class LocalStepper(Stepper):
         specs = model.tensors.specs(model.vector)
         self._steps_in_a_push = manifest.steps
         self._seconds_to_a_push = math.inf if manifest.seconds is None else manifest.seconds
-        self._now = connection.cancellation.now
+        self._now = connection.cancellation.clock
         self._pushed_at = self._now()
         self._sends_parameters = manifest.outer.rule.sends_parameters
         self._waits = manifest.adopt is Adopt.REPLACE

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from disttrain.errors import FinalError
+from disttrain.simulation.errors import WrongMachines
 
 SHARD_BYTES_PER_SECOND = 1.4e9
 """What a shard applies or gives out: 0.7 CPU seconds per GB, as docs/benchmarks.md measures."""
@@ -13,10 +13,6 @@ SHARD_BYTES_PER_SECOND = 1.4e9
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 _BANDWIDTH = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG])(b|B)")
 _STRAGGLER = re.compile(r"([0-9]{1,6})=([0-9]+(?:\.[0-9]+)?)")
-
-
-class WrongMachines(FinalError):
-    """A description of machines that cannot be understood."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -69,7 +69,7 @@ class SimulatedReplica:
         self._lost = LostLeases(frozenset)
         run = defaults.extent(spec, data.samples)
         self._stepper = training.stepper(
-            self.connection, spec, run, partial(MeasuredPace, clock=cancellation.now)
+            self.connection, spec, run, partial(MeasuredPace, clock=cancellation.clock)
         )
         self._loop = TrainingLoop(self._stepper, self._loss, self, self._lost, setting.seed)
         indices = partial(

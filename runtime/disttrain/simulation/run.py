@@ -16,7 +16,6 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.coordinator.strategies import downpour as leasing
-from disttrain.errors import FinalError
 from disttrain.job import defaults, names
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
@@ -31,6 +30,7 @@ from disttrain.replay.wires import LOOK_AGAIN_SECONDS, compute_with
 from disttrain.replica import model_tensors
 from disttrain.replica.connection import Sides
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.simulation.errors import NotSimulated
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines, StepTimes
 from disttrain.simulation.replica import SimulatedReplica
 from disttrain.state.placement import Placement, place
@@ -40,10 +40,6 @@ from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role, Verb
 from disttrain.transport.in_memory import InMemoryTransport, Link, Network, Weather
 from disttrain.transport.virtual_time import Bell, VirtualTime
-
-
-class NotSimulated(FinalError):
-    """A job that a simulation does not know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

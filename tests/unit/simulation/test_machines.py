@@ -3,7 +3,8 @@
 import pytest
 
 from disttrain.simulation import machines
-from disttrain.simulation.machines import Machines, StepTimes, WrongMachines
+from disttrain.simulation.errors import WrongMachines
+from disttrain.simulation.machines import Machines, StepTimes
 from disttrain.transport.in_memory import Link, carried
 
 

@@ -10,8 +10,9 @@ from torch.optim import SGD
 
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.simulation.errors import NotSimulated
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines
-from disttrain.simulation.run import NotSimulated, Result, Setting, SimulatedRun, prepare
+from disttrain.simulation.run import Result, Setting, SimulatedRun, prepare
 from disttrain.state.vector import PARAMETERS
 from disttrain.task.task import Task
 from oracles import serial
