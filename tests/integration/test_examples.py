@@ -65,6 +65,16 @@ def assert_the_export_measures_the_same(manifest: Path, output: Path) -> None:
     assert summary["finalMeasures"]["accuracy"] == pytest.approx(measured, abs=2e-3)
 
 
+def test_local_steps_of_three_replicas_reach_the_target_of_the_digits(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "digits" / "job-local-steps.yaml"
+    answer, summary = ran(tmp_path, manifest)
+    assert answer.code == 0, answer.err
+
+    assert summary["reason"] == "TargetMetric"
+    assert summary["finalMeasures"]["accuracy"] >= 0.98
+    assert_the_export_measures_the_same(manifest, tmp_path / "output")
+
+
 def warm_start_samples(manifest: Path) -> int:
     first = manifest_file.load_job(manifest).spec.strategy.rule.first_stage
     assert first is not None

@@ -1,5 +1,6 @@
 """Jobs of local steps: one replica is the plain loop, and kills lose what was not pushed alone."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -175,6 +176,20 @@ def test_a_killed_replica_does_again_what_it_had_not_pushed(tmp_path: Path) -> N
         most = summary["samplesRepeated"]
         assert most - summary["samplesPartiallyApplied"] <= repeated <= most
         job.assert_promises_held()
+
+
+def test_the_audit_finds_each_epoch_whole_however_many_leases_are_in_a_push(
+    tmp_path: Path,
+) -> None:
+    settings = ["spec.strategy.localSteps.steps=30", "spec.portionSize=16"]
+    with RunningJob(tmp_path, settings, COUNTING) as job:
+        assert job.wait() == 0
+        job.assert_promises_held()
+
+        assert re.search(
+            rf"held +finished epochs are whole\n +{EPOCHS} epochs",
+            (tmp_path / "audit").read_text(),
+        )
 
 
 def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a difference to parameters that are still on their way",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._adopt(self._fetches.wait())\n        self._since_push = 0",
-        new="        self._since_push = 0",
+        old="        self._adopt(self._fetches.wait())\n        self._since_push, ",
+        new="        self._since_push, ",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(

@@ -23,6 +23,8 @@ class _Lease(NamedTuple):
     portion: int
     first: int
     """Position in the portion of the lease's first sample."""
+    samples: int
+    """0: of an earlier version's log, which does not say."""
 
 
 class _Part(NamedTuple):
@@ -57,7 +59,9 @@ def check(evidence: Evidence) -> Finding:
             for part in _parts(evidence, incarnation)
         ]
     except _Crossing:
-        return not_checkable(PROMISE, "a push carries samples of more than two leases")
+        return not_checkable(
+            PROMISE, "a push carries samples of leases that the logs do not tell apart"
+        )
     whole = sum(samples == size for samples in _samples_by_epoch(parts).values())
     said = min(summary.epochs, summary.samples_by_updates // size)
     missing = said > whole
@@ -86,7 +90,7 @@ def _parts(evidence: Evidence, replica: Incarnation) -> Iterator[_Part]:
         yield from _placed(leases, lease, offset, record)
         rest = int(record["samples"]) - offset
         if rest > 0 and lease:
-            yield _before(leases, before, lease, rest)
+            yield from _before(leases, before, lease, rest)
         before = lease, offset
 
 
@@ -100,13 +104,32 @@ def _placed(
         yield _Part(found.epoch, found.portion, found.first + first, found.first + offset)
 
 
-def _before(leases: Mapping[int, _Lease], before: tuple[int, int], lease: int, rest: int) -> _Part:
-    """What a push carries of the lease before."""
-    found = leases.get(before[0])
-    if found is None or lease not in leases or leases[lease].place != found.place + 1:
+def _before(
+    leases: Mapping[int, _Lease], before: tuple[int, int], lease: int, rest: int
+) -> Iterator[_Part]:
+    """What a push carries of the leases before its own, from the position of the last push on."""
+    found, own = leases.get(before[0]), leases.get(lease)
+    if own is None or (found is None and before != (0, 0)):
         raise _Crossing
-    first = found.first + before[1]
-    return _Part(found.epoch, found.portion, first, first + rest)
+    if found is not None and own.place == found.place + 1:
+        first = found.first + before[1]
+        yield _Part(found.epoch, found.portion, first, first + rest)
+        return
+    begun = 0 if found is None else found.place
+    parts = [
+        _Part(
+            each.epoch,
+            each.portion,
+            each.first + (before[1] if each is found else 0),
+            each.first + each.samples,
+        )
+        for each in leases.values()
+        if begun <= each.place < own.place
+    ]
+    # Where a lease was given up, or a step gave no finite gradient, more was begun than pushed.
+    if sum(part.end - part.first for part in parts) != rest:
+        raise _Crossing
+    yield from parts
 
 
 def _leases(replica: Incarnation) -> dict[int, _Lease]:
@@ -116,6 +139,7 @@ def _leases(replica: Incarnation) -> dict[int, _Lease]:
             epoch=int(record["epoch"]),
             portion=int(record["portion"]),
             first=int(record["first"]) - int(record["lease_offset"]),
+            samples=int(record["number"]),
         )
         for place, record in enumerate(replica.of(ReplicaKind.LEASE_BEGUN))
     }

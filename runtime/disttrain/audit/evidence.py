@@ -145,6 +145,8 @@ class Evidence:
     replicas: Mapping[int, tuple[Incarnation, ...]]
     is_running: bool = False
     """The run went on while its logs were read: replicas' first, then shards'."""
+    pushes_seldom: bool = False
+    """Whether replicas take many steps between two pushes."""
     batch_method: bool = False
     """The strategy is sandblaster: shards add up the gradients of whole batches."""
     warm_start: bool = False

@@ -86,6 +86,7 @@ def read(folder: Path) -> Evidence:
         is_running=is_running,
         shards=found.shards,
         replicas=found.replicas,
+        pushes_seldom=job.spec.strategy.rule.pushes_seldom,
         batch_method=batches is not None,
         warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",

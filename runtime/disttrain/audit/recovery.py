@@ -61,13 +61,21 @@ def check(evidence: Evidence) -> Finding:
         for pause in pauses
         if pause.seconds > ALLOWED_SECONDS
     ]
-    if violations and evidence.batch_method:
-        why = "evaluations may take longer than a minute, and their groups are not logged"
+    if violations and (why := _why_long(evidence)):
         return not_checkable(PROMISE, f"{violations[0]}; {why}")
     longest = max((pause.seconds for pause in pauses), default=0.0)
     text = f"{len(pauses)} pauses after ended incarnations, the longest {longest:.1f} s"
     nothing = "no shard or replica ended before the job did"
     return judge(PROMISE, violations, (text if pauses else nothing) + unmeasured)
+
+
+def _why_long(evidence: Evidence) -> str:
+    """What may take longer than a minute while training moves; empty: nothing."""
+    if evidence.batch_method:
+        return "evaluations may take longer than a minute, and their groups are not logged"
+    if evidence.pushes_seldom:
+        return "the local steps of a push may take longer than a minute, and are not logged"
+    return ""
 
 
 def _apart(pauses: list[_Pause]) -> tuple[list[_Pause], str]:

@@ -59,6 +59,9 @@ class StrategyKind(Section):
     groups_parameters: ClassVar[bool] = False
     # Whether it trains parameters with different rates or weight decays, if a task wants that.
 
+    pushes_seldom: ClassVar[bool] = False
+    # Whether minutes may lie between two pushes of a replica that trains.
+
     converges: ClassVar[bool] = False
     # Whether it may end by itself, without a condition of `spec.stop`.
 

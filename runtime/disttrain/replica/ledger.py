@@ -37,7 +37,7 @@ class Kind(IntEnum):
     """A shard refused push `number` for what it held."""
     LEASE_BEGUN = 3
     """The next step is the lease's first here: its batch begins at `first` in the portion, which is
-    `lease_offset` in the lease."""
+    `lease_offset` in the lease. `number`: samples of the lease; 0 in logs of before."""
     NOT_FINITE = 4
     """Step `number` gave a gradient or loss that is not finite; `samples` are in no push."""
     STEP = 5
@@ -152,7 +152,8 @@ class Ledger:
         self._append(Record(kind=Kind.REFUSED, number=sequence))
 
     def lease_begun(self, item: WorkItem) -> None:
-        self._append(self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices)))
+        begun = self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices))
+        self._append(begun._replace(number=item.lease_samples))
 
     def step(self, number: int, item: WorkItem) -> None:
         if self._records_steps:

@@ -1,5 +1,6 @@
 """A replica that trains by itself for some steps, and pushes what these have changed."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -39,6 +40,9 @@ class LocalStepper(Stepper):
         model = self._model
         specs = model.tensors.specs(model.vector)
         self._steps_in_a_push = manifest.steps
+        self._seconds_to_a_push = math.inf if manifest.seconds is None else manifest.seconds
+        self._now = connection.cancellation.clock
+        self._pushed_at = self._now()
         self._sends_parameters = manifest.outer.rule.sends_parameters
         self._waits = manifest.adopt is Adopt.REPLACE
         self._inner = InnerSteps(
@@ -93,7 +97,8 @@ class LocalStepper(Stepper):
 
     def push(self) -> None:
         self._since_push += 1
-        if self._since_push >= self._steps_in_a_push:
+        seconds = self._now() - self._pushed_at
+        if self._since_push >= self._steps_in_a_push or seconds >= self._seconds_to_a_push:
             self._start_pushing()
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
@@ -106,7 +111,7 @@ class LocalStepper(Stepper):
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
         self._pushes.wait_answered()
         self._adopt(self._fetches.wait())
-        self._since_push = 0
+        self._since_push, self._pushed_at = 0, self._now()
         if not self._taken:
             self._pushes.passed(self.position)
             return

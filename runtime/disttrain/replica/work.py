@@ -33,6 +33,8 @@ class WorkItem(NamedTuple):
     end_offset: int
     """Samples of the lease that are done when this batch is."""
     indices: list[int]
+    lease_samples: int = 0
+    """Of the whole lease; 0: not known."""
 
     @property
     def position(self) -> Position:
@@ -59,6 +61,7 @@ class Cutting:
                 first=first,
                 end_offset=end - lease.first,
                 indices=indices[first:end].tolist(),
+                lease_samples=lease.end - lease.first,
             )
 
 

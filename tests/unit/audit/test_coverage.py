@@ -52,6 +52,31 @@ def test_samples_without_a_finite_gradient_count_as_processed() -> None:
     assert coverage.check(run.evidence()).verdict is Verdict.HELD
 
 
+def over_three_leases(*, samples: int) -> LoggedRun:
+    """One push of an epoch of three portions, of 16, 16 and 8 samples."""
+    run = LoggedRun(shards=2, replicas=1)
+    run.train_samples = 40
+    run.summary["epochs"] = 1
+    for lease, number in ((1, 16), (2, 16), (3, 8)):
+        run.note(0, Kind.LEASE_BEGUN, lease=lease, portion=lease, samples=8, number=number)
+    run.push(0, lease=1, lease_offset=8)
+    run.push(0, samples=samples, lease=3, lease_offset=8)
+    return run
+
+
+def test_a_push_may_carry_whole_leases() -> None:
+    found = coverage.check(over_three_leases(samples=8 + 16 + 8).evidence())
+
+    assert found.verdict is Verdict.HELD
+    assert found.evidence.startswith("1 epochs")
+
+
+def test_leases_of_which_some_samples_are_in_no_push_are_not_guessed_at() -> None:
+    found = coverage.check(over_three_leases(samples=8 + 8 + 8).evidence())
+
+    assert found.verdict is Verdict.NOT_CHECKABLE
+
+
 def test_a_push_over_many_leases_is_not_guessed_at() -> None:
     run = an_epoch(portion_of_the_second_lease=1)
     run.note(0, Kind.LEASE_BEGUN, lease=3, portion=1, samples=8)

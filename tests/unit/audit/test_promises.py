@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from builders.ledgers import SECOND, LoggedRun
-from disttrain.audit import audit, logs
+from disttrain.audit import audit, logs, recovery
 from disttrain.audit.evidence import Evidence, SavedCheckpoint
 from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import Kind
@@ -307,6 +307,16 @@ def test_a_pause_of_more_than_a_minute_after_a_death_is_found() -> None:
     run.push(0, seconds=61.0)
 
     assert violated(run) == {"7"}
+
+
+def test_a_pause_says_nothing_where_a_push_may_take_longer() -> None:
+    run = a_quiet_run()
+    run.restart_shard(0, version=8, lost={})
+    run.push(0, seconds=61.0)
+    found = recovery.check(replace(run.evidence(), pushes_seldom=True))
+
+    assert found.verdict is Verdict.NOT_CHECKABLE
+    assert "local steps of a push may take longer" in found.evidence
 
 
 def test_a_job_that_was_told_to_end_may_rest_as_long_as_somebody_likes() -> None:

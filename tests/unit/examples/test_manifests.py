@@ -16,6 +16,8 @@ EXAMPLE_NAMES = ("digits", "cifar10", "softmax_regression", "speech", "language"
 MANIFESTS = [
     *(EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES),
     EXAMPLES / "speech" / "job-sandblaster.yaml",
+    EXAMPLES / "digits" / "job-local-steps.yaml",
+    EXAMPLES / "language" / "job-local-steps.yaml",
 ]
 
 
@@ -42,7 +44,7 @@ def test_a_manifest_leads_to_a_task_that_can_be_trained(path: Path) -> None:
     gradients = torch.autograd.grad(
         checks.check_loss(task.loss(model, batch)).mean, [*model.parameters()]
     )
-    with torch.no_grad():
+    with torch.no_grad():  # As evaluations are.
         measures = checks.check_measures(task.measure(model, batch))
     assert samples[0] > samples[1]
     bits = {"bits_per_byte": 10.0}

@@ -4,22 +4,41 @@ import inspect
 
 import pytest
 import torch
+import yaml
 
 from builders.jobs import complaints, edited
+from disttrain.job import validation
 from disttrain.job.strategies.downpour import UPDATE_RULES
 from disttrain.job.strategies.local_steps import OUTER_RULES
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
 
+SGD = "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}"
 LEFT_OUT = {"maximize", "capturable", "differentiable"}
 WANT_MORE = {"LBFGS", "SparseAdam", "Optimizer"}
 """A closure, sparse gradients, a class of its own."""
 
 
 def said(settings: str) -> list[str]:
-    job = edited(
-        "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}", f"localSteps: {settings}"
-    )
+    job = edited(SGD, f"localSteps: {settings}")
     return [line.partition("spec.strategy.localSteps.")[2] for line in complaints(job)]
+
+
+def findings(settings: str, *others: str) -> list[str]:
+    """Errors and warnings."""
+    value = yaml.safe_load(edited(SGD, f"localSteps: {settings}"))
+    for assignment in others:
+        path, _, text = assignment.partition("=")
+        _, *around, last = path.split(".")
+        section = value["spec"]
+        for name in around:
+            section = section.setdefault(name, {})
+        section[last] = yaml.safe_load(text)
+    place = ("spec", "strategy", "localSteps")
+    return [
+        f"{'.'.join(map(str, each.path[len(place) :]))}: {each.message}"
+        for each in validation.validate(value).findings
+        if each.path[: len(place)] == place
+    ]
 
 
 def test_everything_has_a_default() -> None:
@@ -65,6 +84,38 @@ def test_everything_has_a_default() -> None:
 def test_a_mistake_is_refused_by_its_field(settings: str, expected: str) -> None:
     (line,) = said(settings)
     assert line.startswith(expected), line
+
+
+@pytest.mark.parametrize(
+    ("settings", "others", "expected"),
+    [
+        (
+            "{}",
+            ("spec.stop={samples: 8192}", "spec.replicas.count=4"),
+            "steps: lets each of 4 replicas push 2 times in the run, so that they train almost "
+            "alone; take fewer steps",
+        ),
+        ("{}", ("spec.stop={samples: 8192}",), None),
+        ("{steps: 4}", ("spec.stop={samples: 8192}", "spec.replicas.count=4"), None),
+        (
+            "{outer: {nesterov: {}}}",
+            ("spec.stop={steps: 640}",),
+            "outer: has a velocity, which harms short runs: each replica pushes 20 times; take "
+            "average, or fewer steps",
+        ),
+        ("{outer: {nesterov: {}}}", ("spec.stop={steps: 6400}",), None),
+        (
+            "{seconds: 5.0}",
+            ("spec.record=true",),
+            "seconds: must be null with record: true, since a replay knows no seconds, got 5",
+        ),
+    ],
+)
+def test_what_fits_badly_together_is_said(
+    settings: str, others: tuple[str, ...], expected: str | None
+) -> None:
+    found = findings(settings, *others)
+    assert found == ([] if expected is None else [expected])
 
 
 def test_the_optimizers_and_their_arguments_are_those_of_torch() -> None:

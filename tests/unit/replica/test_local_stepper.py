@@ -113,6 +113,20 @@ def test_a_push_follows_so_many_steps_and_the_wire_carries_as_many_times_less(
     assert one.connection.fetches.transfers.nbytes == (1 + 4) * elements * 4
 
 
+def test_a_replica_whose_seconds_have_passed_pushes_before_its_steps_are_done(
+    opened: list[LocalTraining],
+) -> None:
+    server = OneShard(1.0)
+    manifest = local_steps(steps=1000, seconds=1e-9, optimizer=adamw())
+    one = LocalTraining(a_network(), server, manifest)
+    opened.append(one)
+    given = batches(2)
+    for _ in range(3):
+        one.step(next(given))
+
+    assert [push.samples for push in server.pushes] == [SAMPLES] * 3
+
+
 def test_what_is_left_of_the_steps_is_pushed_by_a_flush(opened: list[LocalTraining]) -> None:
     server = OneShard(1.0)
     one = LocalTraining(a_network(), server, local_steps(steps=16, optimizer=adamw()))

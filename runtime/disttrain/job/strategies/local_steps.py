@@ -12,7 +12,7 @@ from disttrain.job.length import Extent
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
-from disttrain.job.section import Count, one_of
+from disttrain.job.section import Count, Positive, one_of
 from disttrain.job.strategy_kind import Precision, StrategyKind
 
 OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
@@ -52,10 +52,15 @@ class LocalSteps(StrategyKind):
     summary = "Replicas that train by themselves between pushes: for slow networks."
     update_rule_field = "spec.strategy.localSteps.outer"
     groups_parameters = True
+    pushes_seldom = True
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
     a push for each; a kill of a replica costs up to as many of its steps."""
+
+    seconds: Positive | None = None
+    """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
+    slow replicas then push as often as fast ones. null: by steps alone."""
 
     optimizer: InnerOptimizer = InnerOptimizer()
     """The optimizer of each replica. Its state stays with the replica and is in no checkpoint."""

@@ -1,0 +1,80 @@
+"""What local steps ask of the other sections."""
+
+from disttrain.job import length
+from disttrain.job.finding import Path, Severity
+from disttrain.job.outer_rule import OuterMomentum
+from disttrain.job.rule import Rule, for_strategy
+from disttrain.job.spec import Spec
+from disttrain.job.strategies.local_steps import LocalSteps
+
+_LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
+_STEPS: Path = (*_LOCAL_STEPS, "steps")
+_OUTER: Path = (*_LOCAL_STEPS, "outer")
+_READS: tuple[Path, ...] = (
+    _LOCAL_STEPS,
+    ("spec", "stop"),
+    ("spec", "batchSize"),
+    ("spec", "replicas", "count"),
+)
+_FEW = 10
+"""Pushes of each replica: that many meetings bring several of them little."""
+_FEW_FOR_A_VELOCITY = 50
+"""It remembers ten pushes by default, and has to go up and down."""
+
+
+def _pushes(spec: Spec, found: LocalSteps) -> float | None:
+    """Of each replica in the run; None: the manifest alone does not tell."""
+    batch = spec.batch_size or 1
+    samples = length.extent(spec.stop, batch, None).samples
+    return None if samples is None else samples / (batch * found.steps * spec.replicas.count)
+
+
+def _replicas_meet(spec: Spec, found: LocalSteps) -> str | None:
+    pushes = _pushes(spec, found)
+    if pushes is None or pushes >= _FEW or spec.replicas.count == 1 or found.seconds is not None:
+        return None
+    return (
+        f"lets each of {spec.replicas.count} replicas push {pushes:.2g} times in the run, so that "
+        "they train almost alone; take fewer steps"
+    )
+
+
+def _velocity_has_time(spec: Spec, found: LocalSteps) -> str | None:
+    pushes = _pushes(spec, found)
+    has_velocity = isinstance(found.outer.rule, OuterMomentum)
+    if pushes is None or pushes >= _FEW_FOR_A_VELOCITY or not has_velocity:
+        return None
+    return (
+        f"has a velocity, which harms short runs: each replica pushes {pushes:.2g} times; take "
+        "average, or fewer steps"
+    )
+
+
+def _records_count_steps(spec: Spec, found: LocalSteps) -> str | None:
+    if not spec.record or found.seconds is None:
+        return None
+    return f"must be null with record: true, since a replay knows no seconds, got {found.seconds:g}"
+
+
+RULES = (
+    Rule(
+        "With several replicas, `steps` of local steps lets each of them push ten times or more.",
+        _STEPS,
+        _READS,
+        for_strategy(LocalSteps, _replicas_meet),
+        Severity.WARNING,
+    ),
+    Rule(
+        "An outer rule with a velocity is for runs with fifty pushes of each replica or more.",
+        _OUTER,
+        _READS,
+        for_strategy(LocalSteps, _velocity_has_time),
+        Severity.WARNING,
+    ),
+    Rule(
+        "Local steps that are pushed by `seconds` are not recorded.",
+        (*_LOCAL_STEPS, "seconds"),
+        (("spec", "record"),),
+        for_strategy(LocalSteps, _records_count_steps),
+    ),
+)
