@@ -82,6 +82,16 @@ class Downpour(StrategyKind):
     def update_rule(self) -> str:
         return self.optimizer.rule.name
 
+    @property
+    def computes_on(self) -> str:
+        return self.optimizer.rule.serves or super().computes_on
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """Names of what can be fetched of the shards beside the model."""
+        rule = self.optimizer.rule
+        return rule.kept if rule.serves is None else (*rule.kept, rule.serves)
+
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.rule.problem_in(run)
         return problem and f"optimizer.{problem}"
