@@ -33,7 +33,7 @@ class FetchContext:
     sender: int
     """Index of the replica."""
     mean_staleness: float
-    """Of the sender's complete pushes whose staleness is known; 0 before the first of them."""
+    """Of the sender's latest pushes whose staleness is known; see `Delivered.met`."""
     steps: int
     """Updates in the values."""
     rate: float

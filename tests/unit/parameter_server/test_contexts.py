@@ -16,7 +16,6 @@ from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
@@ -97,8 +96,7 @@ class CompensatedExpected(Expected):
 
 
 def staleness_aware(seed: int) -> Interleaved:
-    rule = rule_for(StalenessAwareSgd(learning_rate=RATE))
-    return Interleaved(rule, StalenessAware(), seed)
+    return Interleaved(rule_for(Sgd(learning_rate=RATE)), StalenessAware(), seed, scales_rate=True)
 
 
 def predicted(seed: int) -> Interleaved:

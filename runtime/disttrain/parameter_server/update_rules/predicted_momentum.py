@@ -24,6 +24,12 @@ class PredictedMomentumRule(Rule[PredictedMomentum]):
 
         S is the sender's mean staleness, rounded down. With 0 it is Nesterov's look ahead.
         """
-        momentum, ahead = self.config.momentum, math.floor(fetch.mean_staleness) + 1
-        reach = momentum * (1.0 - momentum**ahead) / (1.0 - momentum)
+        ahead = math.floor(fetch.mean_staleness) + 1
+        reach = reach_of(self.config.momentum, ahead)
         return torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach)
+
+
+def reach_of(momentum: float, updates: int) -> float:
+    """How many of its own lengths a velocity that nothing adds to moves in so many updates."""
+    # The quotient may be another number than the momentum that it is of.
+    return momentum if updates == 1 else momentum * (1.0 - momentum**updates) / (1.0 - momentum)
