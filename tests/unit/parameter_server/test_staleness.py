@@ -57,7 +57,8 @@ def test_the_prediction_without_staleness_is_what_torchs_nesterov_keeps(
     rule = rule_for(PredictedMomentum(learning_rate=RATE, momentum=MOMENTUM))
     chunk = Chunk(bowl.start.clone(), {"velocity": torch.zeros_like(bowl.start)}, {})
     for _ in range(STEPS):
-        computed_on = rule.serve(chunk, a_fetch(0.0))
+        computed_on = torch.empty_like(bowl.start)
+        rule.serve(chunk, a_fetch(0.0), computed_on)
         assert float((computed_on - kept.detach()).abs().max()) <= bound
 
         rule.apply(chunk, bowl.gradient(computed_on), a_push())
@@ -70,7 +71,8 @@ def test_a_prediction_is_where_the_velocity_alone_leads(staleness: int) -> None:
     rule = rule_for(PredictedMomentum(learning_rate=RATE, momentum=MOMENTUM))
     ours = [torch.randn(50, dtype=torch.float64) for _ in range(2)]
     chunk = Chunk(ours[0], {"velocity": ours[1]}, {})
-    predicted = rule.serve(chunk, a_fetch(staleness + 0.9)).clone()
+    predicted = torch.empty(50, dtype=torch.float64)
+    rule.serve(chunk, a_fetch(staleness + 0.9), predicted)
 
     for _ in range(staleness + 1):
         rule.apply(chunk, torch.zeros(50, dtype=torch.float64), a_push())

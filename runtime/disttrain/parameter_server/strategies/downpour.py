@@ -211,8 +211,11 @@ class PushedGradients(HolderSide):
         if not self._is_made(part.vector):
             return super().served(header, part)
         beside = part._replace(vector=self.values.trained)
-        context = self._fetch_context(header)
-        return bytes_of(self._rule.serve(self._chunk(beside, header), context))
+        chunk = self._chunk(beside, header)
+        # Always the same memory: it stays in the processor's cache until it is sent.
+        out = self._scratch_like(chunk.parameters)
+        self._rule.serve(chunk, self._fetch_context(header), out)
+        return bytes_of(out)
 
     def _is_made(self, named: Vector | None) -> bool:
         """Whether the rule makes it when it is fetched."""
@@ -289,9 +292,12 @@ class PushedGradients(HolderSide):
         return self.state.count - header.version if known else -1
 
     def _scaled(self, sent: Tensor, scale: float) -> Tensor:
-        if self._scratch.numel() < sent.numel():
-            self._scratch = torch.zeros_like(sent)
-        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+        return torch.mul(sent, scale, out=self._scratch_like(sent))
+
+    def _scratch_like(self, values: Tensor) -> Tensor:
+        if self._scratch.numel() < values.numel():
+            self._scratch = torch.zeros_like(values)
+        return self._scratch[: values.numel()]
 
 
 class _Piece(NamedTuple):

@@ -19,14 +19,14 @@ class PredictedMomentumRule(Rule[PredictedMomentum]):
         velocity.mul_(self.config.momentum).add_(gradient, alpha=-push.rate)
         chunk.parameters.add_(velocity)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         """Parameters + M * (momentum + ... + momentum ** (S + 1)): their equation 2.
 
         S is the sender's mean staleness, rounded down. With 0 it is Nesterov's look ahead.
         """
         ahead = math.floor(fetch.mean_staleness) + 1
         reach = reach_of(self.config.momentum, ahead)
-        return torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach)
+        torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach, out=out)
 
 
 def reach_of(momentum: float, updates: int) -> float:
