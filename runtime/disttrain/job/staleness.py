@@ -4,7 +4,9 @@ A gradient's staleness, at each shard, is how many updates the shard has applied
 what the gradient was computed on.
 """
 
-from disttrain.job.section import Section
+from pydantic import Field
+
+from disttrain.job.section import Count, Section
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
@@ -29,8 +31,20 @@ class Predict(Section):
     """
 
 
+class Maximum(Section):
+    """What is older is not applied: its samples go back, and any replica may process them."""
+
+    updates: Count = Field(examples=[20])
+    """The most staleness of a push that a shard applies, at the push's first chunk. Each shard
+    decides for itself: another one may apply the same push."""
+
+
 class Staleness(Section):
     """What is done about the staleness of gradients; at most one of scaleRate and predict."""
+
+    maximum: Maximum | None = None
+    """Refuse gradients that are older. It helps against single replicas that are much slower than
+    the others; where most gradients are that old it wastes their work. null: all are applied."""
 
     scale_rate: ScaleRate | None = None
     """Divide the rate of each push by its staleness. It helps sgd and momentum with a rate that is
@@ -45,6 +59,10 @@ class Staleness(Section):
         if len(remedies) < 2:
             return None
         return f"must have at most one of scaleRate and predict, got {' and '.join(remedies)}"
+
+    @property
+    def most(self) -> int | None:
+        return None if self.maximum is None else self.maximum.updates
 
     def problem_with(self, rule: UpdateRule) -> str | None:
         """Why it cannot be had with the update rule that is chosen; None: it can."""

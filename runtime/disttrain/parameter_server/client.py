@@ -145,6 +145,9 @@ __all__ = [
 Versions: TypeAlias = tuple[Version, ...]
 """Of every shard."""
 
+_OF_THIS_PUSH = frozenset({Reason.NOT_FINITE, Reason.TOO_STALE})
+"""Refusals after which the next push may be fine."""
+
 WINDOW_CHUNKS = 6
 """Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""
 
@@ -265,16 +268,15 @@ class PushTask(Task):
 
     def _refused(self, message: Message) -> None:
         error = refusal(self._link, message)
-        if message.header.reason != Reason.NOT_FINITE:
+        if message.header.reason not in _OF_THIS_PUSH:
             raise error
-        self.refused = PushRefused(str(error))
+        self.refused = PushRefused(str(error), Reason(message.header.reason))
         self.is_done = True
 
     def _finish(self, header: Header) -> None:
-        if header.verb == Verb.WELCOME and header.reason == Reason.NOT_FINITE:
-            self.refused = PushRefused(
-                f"shard {self._link.shard} refused push {self._push.sequence}"
-            )
+        if header.verb == Verb.WELCOME and header.reason in _OF_THIS_PUSH:
+            sentence = f"shard {self._link.shard} refused push {self._push.sequence}"
+            self.refused = PushRefused(sentence, Reason(header.reason))
         self.is_done = True
         self.result = PushResult(
             shard=self._link.shard,
@@ -314,9 +316,10 @@ class PushClient(Conversation):
         fine), RequestRefused and ShardsAway.
         """
         tasks = self.ask(lambda link: PushTask(link, self._config.identity, push))
-        for task in tasks:
-            if task.refused is not None:
-                raise task.refused
+        refused = [task.refused for task in tasks if task.refused is not None]
+        if refused:
+            # What is not finite for one shard is of no use to any.
+            raise min(refused, key=lambda error: error.reason)
         return [task.result for task in tasks]
 
     def stage(self, stage: Stage) -> tuple[int, ...]:

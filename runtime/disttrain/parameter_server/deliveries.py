@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
+from disttrain.transport.header import Reason
+
 
 class Decision(Enum):
     """What is to be done with a chunk."""
@@ -26,7 +28,7 @@ class Decision(Enum):
     OLD_INCARNATION = auto()
     """Fenced."""
     REFUSED_BEFORE = auto()
-    """Belongs to the push that was given up because of what it holds."""
+    """Belongs to the push that was given up."""
 
 
 class SenderIncarnation(NamedTuple):
@@ -71,7 +73,7 @@ class Delivered(NamedTuple):
     """Its staleness at its first chunk."""
     first_live_replicas: int = 0
     refused: int = 0
-    """Last push that was given up because of what it holds."""
+    """Last push that was given up."""
     partial_pushes: int = 0
     """Pushes of which only some chunks are in the values."""
     lease: int = 0
@@ -85,11 +87,17 @@ class Delivered(NamedTuple):
     staleness_count: int = 0
     """Over the latest pushes applied completely whose staleness is known. At twice WINDOW_PUSHES
     both are halved, so that the mean follows what changes."""
+    is_stale: int = 0
+    """Whether `refused` was, in place of holding what is not finite."""
 
     @property
     def mean_staleness(self) -> float:
         """0 before the first push whose staleness is known."""
         return self.staleness_sum / max(1, self.staleness_count)
+
+    @property
+    def why_refused(self) -> Reason:
+        return Reason.TOO_STALE if self.is_stale else Reason.NOT_FINITE
 
     def met(self, staleness: int) -> "Delivered":
         """A push is complete that was so stale; -1: nobody knows."""
@@ -224,6 +232,7 @@ class Deliveries:
             sequence=state.sequence + 1,
             pushes=state.pushes + 1,
             refused=state.refused,
+            is_stale=state.is_stale,
             partial_pushes=state.partial_pushes,
             samples=state.samples + after.samples,
             staleness_sum=met.staleness_sum,
@@ -231,12 +240,14 @@ class Deliveries:
         )
         return self.delivered[sender_incarnation]
 
-    def give_up(self, sender: int, incarnation: int) -> None:
-        """The push under way is refused for what it holds; its chunks so far stay in the values."""
+    def give_up(self, sender: int, incarnation: int, *, is_stale: bool = False) -> None:
+        """The push under way is refused; its chunks so far stay in the values."""
         sender_incarnation = SenderIncarnation(sender, incarnation)
         state = self.of(sender, incarnation)
         over = state.sequence + 1
-        self.delivered[sender_incarnation] = _abandoned(state)._replace(sequence=over, refused=over)
+        self.delivered[sender_incarnation] = _abandoned(state)._replace(
+            sequence=over, refused=over, is_stale=int(is_stale)
+        )
 
     def forget(self, incarnation: SenderIncarnation) -> None:
         """An incarnation that is over and may push no more; nothing is known of it from now on."""

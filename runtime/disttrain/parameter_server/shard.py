@@ -173,7 +173,7 @@ class Shard:
             sequence=known.sequence + 1,
             chunk=known.next_chunk,
             staleness=known.staleness,
-            reason=Reason.NOT_FINITE if 0 < header.sequence == known.refused else Reason.NONE,
+            reason=known.why_refused if 0 < header.sequence == known.refused else Reason.NONE,
         )
         return [Answer(answer, encode_welcome(welcome))]
 

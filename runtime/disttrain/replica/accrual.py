@@ -98,6 +98,12 @@ class Accrual:
         self._sum, self._samples, self._steps = None, 0, 0
         return outgoing, push
 
+    def drop(self) -> Outgoing | None:
+        """Forget what was accrued; its buffer, which nobody needs now."""
+        dropped, self._sum = self._sum, None
+        self._samples = self._steps = 0
+        return dropped
+
     def _add_clipped(self, step: Outgoing, scale: float, samples: int, count: float | None) -> None:
         gradient = step.gradient.tensor
         if scale != 1.0:

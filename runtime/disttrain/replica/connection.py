@@ -20,6 +20,7 @@ from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.state.vector import PARAMETERS, Vector
 from disttrain.telemetry import logs
 from disttrain.telemetry.metrics import Histogram
+from disttrain.transport.header import Reason
 from disttrain.transport.interface import Buffer
 
 LOG = logs.get(__name__)
@@ -239,7 +240,11 @@ class PushThread(ClientThread):
         self.staleness = [0] * len(STALENESS_BOUNDS)
         self.staleness_unknown = 0
         self.refused = 0
-        """Pushes that a shard refused for what they held."""
+        """Pushes that a shard refused."""
+        self.holds_back = False
+        """A push was too old: nothing more is pushed, and no position reached, until `go_on`."""
+        self._held_back = 0
+        """Pushes that were not sent: shards count those that are."""
         super().__init__("push", client.close, cancellation)
 
     def acquire(self) -> Outgoing:
@@ -255,7 +260,19 @@ class PushThread(ClientThread):
 
     def passed(self, position: Position) -> None:
         """Nothing is to be pushed of what came before this position, but what is submitted."""
-        self._acts.put(lambda: self._advance(position))
+        self._acts.put(lambda: self._pass(position))
+
+    def go_on(self) -> None:
+        """Push again after one was too old; what was submitted before is dropped."""
+
+        def go_on() -> None:
+            self.holds_back = False
+
+        self.call(go_on)
+
+    def give_back(self, outgoing: Outgoing) -> None:
+        """A gradient buffer whose contents are not to be pushed."""
+        self._free.put(outgoing)
 
     def wait_answered(self) -> None:
         """Return when everything submitted was answered by every shard. Raises Cancelled."""
@@ -264,6 +281,11 @@ class PushThread(ClientThread):
     def _send(self, outgoing: Outgoing, push: Push) -> None:
         began = time.perf_counter()
         outgoing.wait_left()
+        if self.holds_back:
+            self._held_back += 1
+            self._free.put(outgoing)
+            return
+        push.sequence -= self._held_back
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
             self._note(push, self.client.push(push))
@@ -272,8 +294,13 @@ class PushThread(ClientThread):
             LOG.warning("push refused", sequence=push.sequence, error=error)
             self._ledger.refused(push.sequence)
             self.refused += 1
+            self.holds_back = error.reason is Reason.TOO_STALE
         self.transfers.add(time.perf_counter() - began, push.nbytes)
         self._free.put(outgoing)
+
+    def _pass(self, position: Position) -> None:
+        if not self.holds_back:
+            self._advance(position)
 
     def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:
         before = self.acknowledged

@@ -82,6 +82,11 @@ class Downpour:
         self._compute_with(fetched)
 
     @property
+    def acknowledged(self) -> Position:
+        """What every shard has answered so far."""
+        return self._pushes.acknowledged.position
+
+    @property
     def samples(self) -> int:
         """Those in the parameters that the next step computes with, local steps included."""
         return self._local_steps.samples
@@ -147,6 +152,23 @@ class Downpour:
         self._start_pushing()
         self._pushes.wait_answered()
 
+    @property
+    def was_too_stale(self) -> bool:
+        """Whether a push was refused as too old, so that `start_over` is due between two steps."""
+        return self._pushes.holds_back
+
+    def start_over(self) -> Position:
+        """Drop what is not answered, and compute with freshly fetched values from now on.
+
+        Where every push is answered: nothing of what came after it counts.
+        """
+        if (dropped := self._accrual.drop()) is not None:
+            self._pushes.give_back(dropped)
+        self._pushes.go_on()
+        self._computed_on = ()
+        self.fetch_again()
+        return self.acknowledged
+
     def fetch_now(self) -> Versions:
         """Give the model what evaluations measure, freshly fetched; its versions.
 
@@ -155,7 +177,7 @@ class Downpour:
         return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)
 
     def fetch_again(self) -> None:
-        """Compute with freshly fetched values from now on, after an evaluation. As `fetch_now`."""
+        """Compute with freshly fetched values from now on. As `fetch_now`."""
         self._fetch_at_once(Kind.FETCHING_AGAIN, self._computes_on)
 
     def progress(self, lost: LostLeases) -> Progress:
@@ -297,12 +319,17 @@ class TrainingLoop:
         batches: BatchSource,
         lost: LostLeases,
         seed: int,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
+        """`tell`: brings the coordinator to know which leases are given up."""
         self._downpour = downpour
         self._loss = loss
         self._batches = batches
         self._lost = lost
         self._seed = seed
+        self._tell = tell
+        self._leases: list[int] = []
+        """Of the batches computed, but those that are known to be answered."""
         self._flushed_at = 0
 
     def train_until(self, ends: Callable[[], bool]) -> None:
@@ -312,6 +339,8 @@ class TrainingLoop:
         """
         downpour, counters = self._downpour, self._downpour.counters
         while not ends():
+            if downpour.was_too_stale:
+                self._give_up()
             loaded = self._next_batch()
             if loaded is None:
                 self._flush_if_dry()
@@ -351,7 +380,22 @@ class TrainingLoop:
         downpour = self._downpour
         if loaded.item.lease != downpour.position.lease:
             downpour.ledger.lease_begun(loaded.item)
+            self._leases = [*self._unanswered(), loaded.item.lease]
         downpour.ledger.step(downpour.counters.steps, loaded.item)
+
+    def _unanswered(self) -> list[int]:
+        answered = self._downpour.acknowledged.lease
+        return [lease for lease in self._leases if lease >= answered]
+
+    def _give_up(self) -> None:
+        """What is too old goes back, and the rest of its leases: any replica may process it.
+
+        The coordinator knows before anything more is pushed. Else a position in a later lease
+        would say that these are complete.
+        """
+        self._lost.give_up(self._unanswered(), self._downpour.start_over())
+        self._leases.clear()
+        self._tell()
 
     def _next_batch(self) -> Loaded | None:
         began = time.perf_counter()

@@ -65,7 +65,7 @@ class Kind(IntEnum):
     together."""
 
     FETCHING_AGAIN = 14
-    """As FETCHING_NOW, after the evaluation: of what is computed with."""
+    """As FETCHING_NOW, of what is computed with: after an evaluation."""
 
 
 ANSWERS = Shape(

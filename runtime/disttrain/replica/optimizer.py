@@ -124,6 +124,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
         # What backward adds before the next `zero_grad` must not reach a gradient on its way.
         self._gradient = None
         model.detach_gradients()
+        if self._downpour.was_too_stale:
+            # What was refused is lost: a loop of one's own has no leases to give back.
+            self._downpour.start_over()
         self._carry_out_commands()
         return loss
 

@@ -18,7 +18,7 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
 from disttrain.parameter_server.update_rules import rule_for
 from disttrain.parameter_server.update_rules.predicted_momentum import reach_of
-from disttrain.transport.header import Header, Verb
+from disttrain.transport.header import Header, Reason, Verb
 
 RATE, MOMENTUM, STEPS = 0.05, 0.9, 200
 
@@ -87,15 +87,17 @@ def test_one_update_ahead_is_the_momentum_to_the_last_bit(momentum: float) -> No
     assert reach_of(momentum, 28) == pytest.approx(wanted, rel=1e-12)
 
 
-def a_shard(rule: Sgd | Momentum, *, scales_rate: bool) -> Shard:
+def a_shard(
+    rule: Sgd | Momentum, *, scales_rate: bool = False, most_stale: int | None = None
+) -> Shard:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
-    shard = downpour_shards.build(state, rule, scales_rate=scales_rate)
+    shard = downpour_shards.build(state, rule, scales_rate=scales_rate, most_stale=most_stale)
     shard.configure(placements.a_placement({PARAMETERS: 16}, 1, rule.kept), 64)
     shard.admit(SenderIncarnation(0, 1))
     return shard
 
 
-def push(shard: Shard, number: int, version: int) -> Header:
+def push(shard: Shard, number: int, version: int, value: float = 1.0) -> Header:
     header = a_chunk_header(
         Verb.PUSH,
         16,
@@ -105,7 +107,7 @@ def push(shard: Shard, number: int, version: int) -> Header:
         version_incarnation=1 if version >= 0 else 7,
         version=max(0, version),
     )
-    (answer,) = shard.handle(header, torch.ones(16).numpy().data.cast("B"))
+    (answer,) = shard.handle(header, torch.full((16,), value).numpy().data.cast("B"))
     return answer.header
 
 
@@ -156,3 +158,29 @@ def test_the_mean_of_a_table_of_before_the_window_follows_soon() -> None:
         state = state.met(40)
     assert WINDOW_PUSHES <= state.staleness_count < 2 * WINDOW_PUSHES
     assert state.mean_staleness == pytest.approx(40, abs=0.5)
+
+
+def hello(shard: Shard, number: int) -> Reason:
+    """Why a push was refused, as a sender hears that has had no answer to it."""
+    header = a_chunk_header(Verb.HELLO, 0, incarnation=1, sequence=number)
+    (answer,) = shard.handle(header, memoryview(b""))
+    return Reason(answer.header.reason)
+
+
+def test_a_push_that_is_too_old_changes_nothing_and_the_next_one_may_be_fine() -> None:
+    shard = a_shard(Sgd(learning_rate=1.0), most_stale=2)
+    for number in (1, 2, 3):
+        assert push(shard, number, 0).verb == Verb.PUSHED
+    assert shard.state.values is not None
+    before = shard.state.values.tensor(PARAMETERS).clone()
+
+    assert push(shard, 4, 0).reason == Reason.TOO_STALE
+    assert push(shard, 4, 3).reason == Reason.TOO_STALE, "it is over"
+    assert hello(shard, 4) is Reason.TOO_STALE
+    assert torch.equal(shard.state.values.tensor(PARAMETERS), before)
+    assert shard.state.count == 3
+
+    assert push(shard, 5, 1).verb == Verb.PUSHED
+    assert push(shard, 6, -1).verb == Verb.PUSHED, "nobody knows how old it is"
+    assert push(shard, 7, 5, math.nan).reason == Reason.NOT_FINITE
+    assert hello(shard, 7) is Reason.NOT_FINITE

@@ -19,6 +19,15 @@ def _several_begin_gently(spec: Spec, found: Downpour) -> str | None:
     return found.shard_rule.hasty_beginning(replicas)
 
 
+def _is_not_recorded(spec: Spec, found: Downpour) -> str | None:
+    if not spec.record or found.staleness.maximum is None:
+        return None
+    return (
+        "must be false with staleness.maximum: a replay does not follow pushes that were refused "
+        "and samples that went back"
+    )
+
+
 def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
     rule = found.optimizer.rule
     if found.staleness.scale_rate is None or not rule.adapts:
@@ -45,6 +54,12 @@ RULES = (
         (_DOWNPOUR, ("spec", "replicas", "count")),
         for_strategy(Downpour, _several_begin_gently),
         Severity.WARNING,
+    ),
+    Rule(
+        "A run with `staleness.maximum` is not recorded: a replay does not follow refused pushes.",
+        ("spec", "record"),
+        ((*_DOWNPOUR, "staleness"),),
+        for_strategy(Downpour, _is_not_recorded),
     ),
     Rule(
         "`staleness.scaleRate` is of use to rules that do not adapt their steps, as sgd.",

@@ -51,15 +51,18 @@ class PushedGradients(HolderSide):
         extent: Callable[[int], Extent] = lambda _: UNKNOWN,
         *,
         scales_rate: bool = False,
+        most_stale: int | None = None,
     ) -> None:
         """`extent`: how long the run is, by its training samples.
 
-        `scales_rate`: each push's rate is divided by its staleness.
+        `scales_rate`: each push's rate is divided by its staleness. `most_stale`: pushes that are
+        staler at their first chunk are refused.
         """
         super().__init__(rule.config, state, records)
         self._rule = rule
         self._extent = extent
         self._scales_rate = scales_rate
+        self._most_stale = most_stale
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
@@ -76,6 +79,7 @@ class PushedGradients(HolderSide):
             records,
             partial(defaults.extent, stage),
             scales_rate=manifest.staleness.scale_rate is not None,
+            most_stale=manifest.staleness.most,
         )
 
     @staticmethod
@@ -111,14 +115,18 @@ class PushedGradients(HolderSide):
         if decision is Decision.DUPLICATE:
             return self._repeated(header)
         sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
-        raise Refused(REASONS[decision], sentence)
+        known = self.state.deliveries.of(header.sender, header.incarnation)
+        was_refused = decision is Decision.REFUSED_BEFORE
+        raise Refused(known.why_refused if was_refused else REASONS[decision], sentence)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _check_sound(header, self.state)
+        if header.chunk == 0:
+            self._check_age(header)
         part = _part(self.values, header)
         sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
-            self._give_up(header)
+            self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
         present = self._present(part, sent)
         if header.chunk == 0:
             self._begin(header)
@@ -274,13 +282,18 @@ class PushedGradients(HolderSide):
         answer = self.state.answer(Verb.PUSHED, header)
         return Answer(answer._replace(staleness=staleness, count=0, first=0))
 
-    def _give_up(self, header: Header) -> NoReturn:
-        self.state.deliveries.give_up(header.sender, header.incarnation)
-        self.records.refused(header, Reason.NOT_FINITE)
-        sentence = (
-            f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
-        )
-        raise Refused(Reason.NOT_FINITE, sentence)
+    def _check_age(self, header: Header) -> None:
+        """Of a push, by its first chunk: what is begun is applied, whoever pushes meanwhile."""
+        staleness = self._staleness(header)
+        if self._most_stale is not None and staleness > self._most_stale:
+            most = f"{staleness} updates old, staleness.maximum.updates is {self._most_stale}"
+            self._give_up(header, Reason.TOO_STALE, f"is {most}")
+
+    def _give_up(self, header: Header, reason: Reason, why: str) -> NoReturn:
+        is_stale = reason is Reason.TOO_STALE
+        self.state.deliveries.give_up(header.sender, header.incarnation, is_stale=is_stale)
+        self.records.refused(header, reason)
+        raise Refused(reason, f"chunk {header.chunk} of push {header.sequence} {why}")
 
     def _rate(self, samples: int) -> float:
         rate: float = self.config.learning_rate

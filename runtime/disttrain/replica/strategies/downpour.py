@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.fields import MemberId, Progress
+from disttrain.coordinator.protocol.messages import RequestWork
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.strategies import downpour as manifests
@@ -12,7 +13,11 @@ from disttrain.parameter_server.client import Versions
 from disttrain.replica import accrual
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
+from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
+
+_MORE_THAN_ANY = 2**53
+"""Leases are held, and have been received: so that none is given."""
+_LOOK_AGAIN_SECONDS = 0.01
 
 
 class DownpourTraining(Training):
@@ -39,7 +44,9 @@ class DownpourTraining(Training):
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
         pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()
-        self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
+        self._cancellation = membership.cancellation
+        tell = partial(self._tell_progress, joined.member, coordinator.request)
+        self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed, tell)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         fetched = self._connection.first_fetch(meanwhile, self._computes_on)
@@ -61,6 +68,14 @@ class DownpourTraining(Training):
 
     def progress(self) -> Progress:
         return self._downpour.progress(self._lost)
+
+    def _tell_progress(self, member: MemberId, ask: Ask) -> None:
+        """Return when the coordinator has heard how far this replica is. Raises Cancelled."""
+        now, many = self.progress(), _MORE_THAN_ANY
+        asked = ask(RequestWork(member=member, held=many, last_lease=many, progress=now))
+        while not asked.done():
+            self._cancellation.sleep(_LOOK_AGAIN_SECONDS)
+        asked.result()
 
     def report(self) -> ReplicaReport:
         return self._downpour.report(self._lost)
