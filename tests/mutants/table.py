@@ -524,7 +524,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a push of what was computed after one that was too old",
         file=f"{_R}/replica/connection.py",
-        old="            self._held_back += 1\n            self._free.put(outgoing)\n            return\n",
+        old="            self._held_back += 1\n"
+        "            self._free.put(outgoing)\n"
+        "            return\n",
         new="            pass\n",
         tests=(f"{_UNIT}/replica/test_too_stale.py",),
     ),
