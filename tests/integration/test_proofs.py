@@ -220,6 +220,20 @@ def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) 
     assert distance(found, model) <= 1e-6
 
 
+@pytest.mark.parametrize("adaptive", ["", "adaptive: {}"])
+def test_compensation_without_delay_gives_the_bits_of_a_plain_loop(
+    tmp_path: Path, adaptive: str
+) -> None:
+    found, _ = trained(
+        tmp_path,
+        "spec.strategy.downpour.optimizer={sgd: {learningRate: 0.05, weightDecay: 0.01}}",
+        f"spec.strategy.downpour.staleness.delayCompensation={{{adaptive}}}",
+        "spec.parameterServer.shards=2",
+    )
+    plain = serial.plain_loop(Course(task=Proving()), partial(SGD, lr=0.05, weight_decay=0.01))
+    assert_same_bits(found, plain)
+
+
 class Algorithm4(Optimizer):
     """Of Sato et al. 2017: the model computes at w + mu M; `end` gives it w."""
 

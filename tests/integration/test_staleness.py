@@ -65,3 +65,30 @@ def test_a_replica_that_dies_meanwhile_leaves_nothing_out(tmp_path: Path) -> Non
         assert int(counts(job).min()) >= EPOCHS
         assert int(counts(job).sum()) == EPOCHS * SAMPLES + job.summary()["samplesRepeated"]
         job.assert_promises_held()
+
+
+@pytest.mark.parametrize("remedy", ["delayCompensation", "predictAndCompensate"])
+def test_compensation_survives_the_death_of_every_role(tmp_path: Path, remedy: str) -> None:
+    downpour = (
+        "optimizer: {momentum: {learningRate: 0.001, momentum: 0.5}}, "
+        f"staleness: {{{remedy}: {{strength: 0.5, adaptive: {{}}}}}}"
+    )
+    with RunningJob(
+        tmp_path,
+        [
+            f"spec.strategy.downpour={{{downpour}}}",
+            "spec.checkpoint.everySeconds=0.5",
+            "spec.task.arguments={step_seconds: 0.02}",
+            "spec.stop.epochs=4",
+        ],
+    ) as job:
+        job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
+        job.kill("shard-0")
+        job.wait_until(lambda _: (job.output / "ledger" / "shard-0.i2.bin").exists())
+        job.kill("replica-1")
+        job.kill("coordinator")
+        assert job.wait() == 0
+
+        assert job.summary()["samples"] == 4 * SAMPLES
+        assert counts(job).isfinite().all()
+        job.assert_promises_held()

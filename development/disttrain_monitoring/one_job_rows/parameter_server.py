@@ -102,8 +102,8 @@ STALENESS: Final = Row(
         ),
         Panel(
             title="Staleness in use, by replica",
-            means="Mean staleness of each replica's latest pushes, at the shard with the most. A prediction "
-            "goes by it. One far above the others is of a slow replica.",
+            means="Mean staleness of each replica's latest pushes, at the shard with the most. A "
+            "prediction goes by it. One far above the others is of a slow replica.",
             queries=(
                 Query(
                     query.largest(query.of_job("disttrain_mean_staleness_updates"), "replica"),

@@ -6,10 +6,14 @@ what the gradient was computed on.
 
 from pydantic import Field
 
-from disttrain.job.section import Count, Section
+from disttrain.job.section import Count, Positive, Section
 from disttrain.job.update_rule import UpdateRule
+from disttrain.job.update_rules.compensated import Adaptive, Compensated
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
+
+_PREDICT, _COMPENSATE, _BOTH = "predict", "delayCompensation", "predictAndCompensate"
+_REMEDIES = ("scaleRate", _PREDICT, _COMPENSATE, _BOTH)
 
 
 class ScaleRate(Section):
@@ -31,6 +35,23 @@ class Predict(Section):
     """
 
 
+class DelayCompensation(Section):
+    """Correct each gradient by how far the parameters have moved since (DC-ASGD).
+
+    Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation for Distributed
+    Deep Learning", 2017. A replica pushes its gradient g and g * g * w, of the parameters w that it
+    computed with. A shard applies g + strength * (g * g * w of now - what was pushed). Pushes are
+    twice as long.
+    """
+
+    strength: Positive = 0.04
+    """Lambda in the paper. Begin with 2 with `adaptive`, else with 0.04."""
+
+    adaptive: Adaptive | None = None
+    """Divide the strength by the root of a running mean of g * g, for each parameter by itself.
+    null: the strength is the same everywhere."""
+
+
 class Maximum(Section):
     """What is older is not applied: its samples go back, and any replica may process them."""
 
@@ -40,7 +61,7 @@ class Maximum(Section):
 
 
 class Staleness(Section):
-    """What is done about the staleness of gradients; at most one of scaleRate and predict."""
+    """What is done about the staleness of gradients: `maximum`, and at most one of the others."""
 
     maximum: Maximum | None = None
     """Refuse gradients that are older. It helps against single replicas that are much slower than
@@ -54,35 +75,59 @@ class Staleness(Section):
     """Give out predicted parameters (PP-ASGD). It needs momentum, and helps where consecutive
     gradients point the same way."""
 
-    def problem(self) -> str | None:
-        remedies = [name for name in ("scaleRate", "predict") if name in self.given()]
-        if len(remedies) < 2:
-            return None
-        return f"must have at most one of scaleRate and predict, got {' and '.join(remedies)}"
+    delay_compensation: DelayCompensation | None = None
+    """Correct gradients by how far the parameters have moved since (DC-ASGD). It goes with every
+    optimizer. It helps where its strength is tuned; too much of it diverges."""
+
+    predict_and_compensate: DelayCompensation | None = None
+    """Both: gradient and its square are of predicted parameters, and the shards correct by the
+    error of the prediction. It needs momentum."""
 
     @property
     def most(self) -> int | None:
         return None if self.maximum is None else self.maximum.updates
 
-    def problem_with(self, rule: UpdateRule) -> str | None:
-        """Why it cannot be had with the update rule that is chosen; None: it can."""
-        if self.predict is None:
+    @property
+    def compensation(self) -> DelayCompensation | None:
+        return self.delay_compensation or self.predict_and_compensate
+
+    def problem(self) -> str | None:
+        remedies = self._remedies()
+        if len(remedies) < 2:
             return None
-        if not isinstance(rule, Momentum):
-            return (
-                f"staleness.predict needs optimizer.momentum, whose velocity it goes by, got "
-                f"{rule.name}"
-            )
-        if rule.nesterov:
-            return (
-                "staleness.predict looks ahead as nesterov does, and further where gradients are "
-                "older; set optimizer.momentum.nesterov: false"
-            )
+        return f"must have at most one of {', '.join(_REMEDIES)}, got {' and '.join(remedies)}"
+
+    def problem_with(self, rule: UpdateRule, push_every: int) -> str | None:
+        """Why it cannot be had with the optimizer that is chosen; None: it can."""
+        for name in self._remedies():
+            field = f"staleness.{name}"
+            if name in {_COMPENSATE, _BOTH} and push_every > 1:
+                return (
+                    f"{field} needs pushEvery: 1, since it takes the square of each step's "
+                    f"gradient, got {push_every}"
+                )
+            if name in {_PREDICT, _BOTH}:
+                return _problem_with_prediction(field, rule)
         return None
 
     def made_of(self, rule: UpdateRule) -> UpdateRule:
         """What the shards carry out where this update rule is chosen, and fits."""
-        if self.predict is None:
-            return rule
-        fields = PredictedMomentum.model_fields
-        return PredictedMomentum(**{name: getattr(rule, name) for name in fields})
+        if self.predict is not None or self.predict_and_compensate is not None:
+            fields = PredictedMomentum.model_fields
+            rule = PredictedMomentum(**{name: getattr(rule, name) for name in fields})
+        found = self.compensation
+        return rule if found is None else Compensated.of(rule, found.strength, found.adaptive)
+
+    def _remedies(self) -> list[str]:
+        return [name for name in _REMEDIES if name in self.given()]
+
+
+def _problem_with_prediction(field: str, rule: UpdateRule) -> str | None:
+    if not isinstance(rule, Momentum):
+        return f"{field} needs optimizer.momentum, whose velocity it goes by, got {rule.name}"
+    if rule.nesterov:
+        return (
+            f"{field} looks ahead as nesterov does, and further where gradients are older; set "
+            "optimizer.momentum.nesterov: false"
+        )
+    return None

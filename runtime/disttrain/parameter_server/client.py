@@ -169,6 +169,8 @@ class Push:
     lease: int = 0
     lease_offset: int = 0
     """Position after it."""
+    beside: Mapping[Vector, Buffer] = field(default_factory=dict)
+    """What goes with the gradient, chunk by chunk: whole vectors, as long as it is."""
     buffers: Mapping[Vector, Buffer] = field(default_factory=dict)
     """The model's buffers after the step: whole vectors."""
     changed: Mapping[Vector, Sequence[Range]] | None = None
@@ -181,8 +183,11 @@ class Push:
     @property
     def nbytes(self) -> int:
         runs = self.runs().items()
-        return self.gradient.nbytes + sum(
-            run.count * vector.element_bytes for vector, ranges in runs for run in ranges
+        beside = sum(buffer.nbytes for buffer in self.beside.values())
+        return (
+            self.gradient.nbytes
+            + beside
+            + sum(run.count * vector.element_bytes for vector, ranges in runs for run in ranges)
         )
 
     def header(self, identity: Identity, shard: int) -> Header:
@@ -206,10 +211,17 @@ class Push:
         return {vector: [Range(first=0, end=1 << 60)] for vector in self.buffers}
 
     def parts(self, share: Share) -> list[Part]:
-        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent."""
+        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent.
+
+        Before each chunk of the gradient comes what goes with it: that is applied as it arrives.
+        """
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
-        found = share.all_chunks([share.trained])
+        found = [
+            share.chunk(vector, chunk.chunk)
+            for chunk in share.all_chunks([share.trained])
+            for vector in (*self.beside, share.trained)
+        ]
         return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 
 
@@ -290,7 +302,10 @@ class PushTask(Task):
 
     def _send(self, part: Part) -> bool:
         vector, push = part.vector, self._push
-        buffer = push.gradient if vector.is_trained else push.buffers[vector]
+        if vector.is_trained:
+            buffer = push.gradient
+        else:
+            buffer = push.buffers[vector] if vector.is_of_a_model else push.beside[vector]
         header = self._header._replace(
             vector=self._link.placement.number(vector),
             element_type=vector.element_type,

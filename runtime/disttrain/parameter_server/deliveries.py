@@ -249,6 +249,17 @@ class Deliveries:
             sequence=over, refused=over, is_stale=int(is_stale)
         )
 
+    def complete_groups(self, groups: int, chunks: int) -> None:
+        """After a restore: a group of chunks that change values together is here whole, or not.
+
+        A push begins with so many groups of so many chunks. Nobody has the first ones of a group
+        any more whose last one was not applied: they are to come again.
+        """
+        for incarnation, state in self.delivered.items():
+            begun = state.next_chunk % chunks
+            if begun and state.next_chunk < groups * chunks:
+                self.delivered[incarnation] = state._replace(next_chunk=state.next_chunk - begun)
+
     def forget(self, incarnation: SenderIncarnation) -> None:
         """An incarnation that is over and may push no more; nothing is known of it from now on."""
         self.delivered.pop(incarnation, None)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
@@ -20,6 +21,8 @@ class Chunk(NamedTuple):
     """The vectors of `UpdateRule.kept`, by name."""
     of_sender: Mapping[str, Tensor]
     """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
+    pushed: Mapping[str, Tensor] = MappingProxyType({})
+    """The vectors of `UpdateRule.pushed` of the push that is applied."""
     steps: int = 0
     """Updates that these elements have had, if the rule `counts_steps`."""
     decay_factor: float = 1.0

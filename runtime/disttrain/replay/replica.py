@@ -18,12 +18,13 @@ from disttrain.replay.wires import VirtualTimeCancellation, Wires, compute_with
 from disttrain.replica import accrual, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
+from disttrain.replica.training_loop import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split

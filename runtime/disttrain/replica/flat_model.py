@@ -67,6 +67,14 @@ class FlatModel(GradientViews):
         ]
         self._take_over()
 
+    def push_beside(self, names: Sequence[str]) -> None:
+        """Have room for vectors of these names, which are pushed with each gradient."""
+        for number, outgoing in enumerate(self.outgoing):
+            outgoing.beside = {
+                self.vector.beside(name): self._allocate(f"{name}-{number}", self.vector)
+                for name in names
+            }
+
     @property
     def parameters(self) -> Tensor:
         """The flat parameters that the model computes with now; others after `adopt`."""

@@ -158,7 +158,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
         device = next(model.parameters()).device
         buffers = accrual.gradient_buffers(manifest)
         log = self._membership.open_ledger(joined)
-        self._connection = self._membership.connect(joined, model, device, buffers, log)
+        self._connection = self._membership.connect(
+            joined, model, device, buffers, log, manifest.shard_rule.pushed
+        )
         super().__init__(self._connection.model.trainable, {})
         run = defaults.extent(self._spec, joined.train_samples)
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)

@@ -58,7 +58,20 @@ def test_without_a_remedy_shards_carry_out_the_optimizer() -> None:
         (
             MOMENTUM,
             "{predict: {}, scaleRate: {}}",
-            "must have at most one of scaleRate and predict, got scaleRate and predict",
+            "must have at most one of scaleRate, predict, delayCompensation, "
+            "predictAndCompensate, got scaleRate and predict",
+        ),
+        (
+            "{sgd: {learningRate: 0.1}}, pushEvery: 2",
+            "{delayCompensation: {}}",
+            "staleness.delayCompensation needs pushEvery: 1, since it takes the square of each "
+            "step's gradient, got 2",
+        ),
+        (
+            "{sgd: {learningRate: 0.1}}",
+            "{predictAndCompensate: {}}",
+            "staleness.predictAndCompensate needs optimizer.momentum, whose velocity it goes by, "
+            "got sgd",
         ),
     ],
 )
@@ -75,6 +88,30 @@ def test_a_warm_start_of_batches_is_held_to_the_same() -> None:
     given = "{samples: 9, batchSize: 3, downpour: {staleness: {predict: {}}}}"
     with pytest.raises(InvalidManifest, match=r"needs optimizer\.momentum.* got adagrad"):
         a_batch_job(f"spec.strategy.sandblaster.warmStart={given}")
+
+
+def test_what_is_pushed_beside_gradients_has_a_number_and_is_warned_of() -> None:
+    adaptive = "{strength: 2, adaptive: {}}"
+    found = a_downpour(MOMENTUM, f"{{predictAndCompensate: {adaptive}}}")
+    assert found.update_rule == "adaptive_predicted_momentum"
+    assert found.vectors == ("velocity", "mean_square", "curvature", "prediction")
+    assert found.computes_on == "prediction"
+
+    job = a_job("spec.strategy.downpour.staleness={delayCompensation: {}}")
+    assert job.spec.strategy.only_downpour.update_rule == "sgd"
+    (warning,) = rules.check(job)
+    assert "twice as long" in warning.message
+
+
+@pytest.mark.parametrize("remedy", ["maximum: {updates: 9}", "delayCompensation: {}"])
+def test_what_no_replay_follows_is_not_recorded(remedy: str) -> None:
+    with pytest.raises(InvalidManifest, match=r"spec\.record: must be false with .*a replay"):
+        a_job("spec.record=true", f"spec.strategy.downpour.staleness={{{remedy}}}")
+
+
+def test_a_mean_of_squares_forgets() -> None:
+    with pytest.raises(InvalidManifest, match="meanSquareDecay must be below 1, got 1"):
+        a_downpour(MOMENTUM, "{delayCompensation: {adaptive: {meanSquareDecay: 1}}}")
 
 
 @pytest.mark.parametrize("name", ["predictedMomentum", "stalenessAwareSgd"])

@@ -14,10 +14,11 @@ from disttrain.parameter_server.client import Push, PushResult
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.training_loop import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.header import Reason

@@ -12,7 +12,7 @@ from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from builders.replicas import tensor
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.parameter_server.client import FetchResult
+from disttrain.parameter_server.client import FetchResult, Push, PushResult
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
@@ -98,6 +98,54 @@ def test_steps_compute_with_the_prediction_and_evaluations_measure_the_parameter
     assert story.weights == [AHEAD] * 2
     assert story.server.asked[-2:] == ["parameters", "prediction"]
     assert set(story.server.asked[:-2]) == {"prediction"}
+
+
+class Sent(OneShard):
+    """Keeps what was pushed beside the gradients."""
+
+    def __init__(self) -> None:
+        super().__init__(learning_rate=0.5)
+        self.sent: list[tuple[Tensor, Tensor]] = []
+
+    def push(self, push: Push) -> list[PushResult]:
+        ((vector, beside),) = push.beside.items()
+        assert vector == placements.PARAMETERS.beside("curvature")
+        both = (push.gradient, vector.beside("parameters")), (beside, vector)
+        gradient, curvature = (tensor(buffer, of).clone() for buffer, of in both)
+        self.sent.append((gradient, curvature))
+        return super().push(push)
+
+
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_the_curvature_is_of_the_parameters_that_the_gradient_is_of(in_flight: int) -> None:
+    model, server = nn.Linear(2, 1, bias=False), Sent()
+    config = a_downpour(
+        waits_for_answers=in_flight == 0, staleness={"delayCompensation": {}}, weight_decay=0.5
+    )
+    joined = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=2)
+    joined.push_beside(config.shard_rule.pushed)
+    connection = Connection(joined, Sides(push=server, fetch=server), Cancellation())
+    connection.upload([0])
+    loop = Downpour(connection, config, pace=NeverWaits())
+    loop.begin(connection.first_fetch(lambda: None))
+    computed_on = []
+    for step in range(1, 5):
+        gradient = loop.begin_step()
+        computed_on.append(model.weight.detach().flatten().clone())
+        loss: Tensor = model(torch.full((1, 2), float(step))).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        scale = loop.accrue(gradient, BatchLoss(loss), 1, Position(lease=1, offset=step))
+        loop.push()
+        loop.adopt(gradient, scale, 1)
+    loop.flush()
+    connection.close()
+
+    assert len(server.sent) == 4
+    for step, (at, (pushed, curvature)) in enumerate(
+        zip(computed_on, server.sent, strict=True), start=1
+    ):
+        assert torch.equal(pushed, step + 0.5 * at)
+        assert torch.equal(curvature, pushed * pushed * at)
 
 
 def test_what_is_uploaded_are_parameters(story: Story) -> None:

@@ -20,12 +20,23 @@ def _several_begin_gently(spec: Spec, found: Downpour) -> str | None:
 
 
 def _is_not_recorded(spec: Spec, found: Downpour) -> str | None:
-    if not spec.record or found.staleness.maximum is None:
+    if spec.record and found.staleness.maximum is not None:
+        return (
+            "must be false with staleness.maximum: a replay does not follow pushes that were "
+            "refused and samples that went back"
+        )
+    if spec.record and found.staleness.compensation is not None:
+        return (
+            "must be false with a compensation of delays: a replay does not follow what is pushed "
+            "beside gradients"
+        )
+    return None
+
+
+def _pushes_are_longer(_: Spec, found: Downpour) -> str | None:
+    if found.staleness.compensation is None:
         return None
-    return (
-        "must be false with staleness.maximum: a replay does not follow pushes that were refused "
-        "and samples that went back"
-    )
+    return "makes pushes twice as long: the square of each gradient times the parameters goes along"
 
 
 def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
@@ -56,10 +67,17 @@ RULES = (
         Severity.WARNING,
     ),
     Rule(
-        "A run with `staleness.maximum` is not recorded: a replay does not follow refused pushes.",
+        "A run with `staleness.maximum` or a compensation of delays is not recorded.",
         ("spec", "record"),
         ((*_DOWNPOUR, "staleness"),),
         for_strategy(Downpour, _is_not_recorded),
+    ),
+    Rule(
+        "Compensation of delays makes pushes twice as long.",
+        (*_DOWNPOUR, "staleness"),
+        (),
+        for_strategy(Downpour, _pushes_are_longer),
+        Severity.WARNING,
     ),
     Rule(
         "`staleness.scaleRate` is of use to rules that do not adapt their steps, as sgd.",

@@ -85,7 +85,11 @@ class Downpour(StrategyKind):
 
     def problem(self) -> str | None:
         rules = self.optimizer.given().values()
-        return self.staleness.problem_with(self.optimizer.rule) if len(rules) == 1 else None
+        return (
+            self.staleness.problem_with(self.optimizer.rule, self.push_every)
+            if len(rules) == 1
+            else None
+        )
 
     @property
     def shard_rule(self) -> UpdateRule:
@@ -102,9 +106,9 @@ class Downpour(StrategyKind):
 
     @property
     def vectors(self) -> tuple[str, ...]:
-        """Names of what can be fetched of the shards beside the model."""
+        """Names of what replicas and shards exchange, or shards keep, beside the model."""
         rule = self.shard_rule
-        return rule.kept if rule.serves is None else (*rule.kept, rule.serves)
+        return (*rule.kept, *rule.pushed, *([] if rule.serves is None else [rule.serves]))
 
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.rule.problem_in(run)

@@ -3,7 +3,8 @@
 Each chunk is applied at most once, and only if it is sound.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
@@ -68,6 +69,8 @@ class PushedGradients(HolderSide):
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
+        self._beside: defaultdict[SenderIncarnation, dict[str, Tensor]] = defaultdict(dict)
+        """What goes with the next chunk of each sender's gradient."""
         self.handlers[Verb.PUSH] = self._push
 
     @classmethod
@@ -91,6 +94,9 @@ class PushedGradients(HolderSide):
         self, values: Values, description: Mapping[str, str], returned_to: int | None
     ) -> None:
         super().begin(values, description, returned_to)
+        self._beside.clear()
+        chunks = values.share.num_chunks(values.trained)
+        self.state.deliveries.complete_groups(chunks, 1 + len(self.config.pushed))
         run = self._extent(self.state.train_samples)
         self._factor = self.config.schedule.rates(run)
 
@@ -103,6 +109,9 @@ class PushedGradients(HolderSide):
         for known in [known for known in self._fetches if known.sender == incarnation.sender]:
             if known.incarnation <= incarnation.incarnation:
                 del self._fetches[known]
+        for known in [known for known in self._beside if known.sender == incarnation.sender]:
+            if known.incarnation <= incarnation.incarnation:
+                del self._beside[known]
         if self.state.values is not None:
             self.state.values.drop_sender(incarnation)
 
@@ -123,7 +132,7 @@ class PushedGradients(HolderSide):
         _check_sound(header, self.state)
         if header.chunk == 0:
             self._check_age(header)
-        part = _part(self.values, header)
+        part = _part(self.values, header, self.config.pushed)
         sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
             self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
@@ -131,15 +140,26 @@ class PushedGradients(HolderSide):
         if header.chunk == 0:
             self._begin(header)
         context = self._push_context(header)
+        if part.vector.name in self.config.pushed:
+            # Nothing changes before the gradient is here. The payload is gone by then.
+            self._beside[_sender(header)][part.vector.name] = sent.clone()
+        else:
+            self._change(part, present, header, sent, context)
+        return self._applied(header, context.rate)
+
+    def _change(
+        self, part: Part, present: list[Range], header: Header, sent: Tensor, push: PushContext
+    ) -> None:
         if self.state.cut is not None:
             self.state.cut.before_change(part)
         if not part.vector.is_trained:
             merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            for beside in self._beside_of(header).values():
+                beside.mul_(header.scale**2)
             for piece in self._pieces(part, present):
-                self._update(piece, part, header, gradient, context)
-        return self._applied(header, context.rate)
+                self._update(piece, part, header, gradient, push)
 
     def _present(self, part: Part, sent: Tensor) -> list[Range]:
         """The elements that have a gradient."""
@@ -172,11 +192,18 @@ class PushedGradients(HolderSide):
     ) -> None:
         first = piece.part.first - part.first
         _, _, rate_factor, decay_factor = piece.factors
-        chunk = self._chunk(piece.part, header)
-        chunk = chunk._replace(steps=piece.steps, decay_factor=decay_factor)
+        cut = slice(first, first + piece.part.count)
+        chunk = self._chunk(piece.part, header)._replace(
+            steps=piece.steps,
+            decay_factor=decay_factor,
+            pushed={name: each[cut] for name, each in self._beside_of(header).items()},
+        )
         if rate_factor != 1.0:
             push = replace(push, rate=push.rate * rate_factor)
-        self._rule.apply(chunk, gradient[first : first + piece.part.count], push)
+        self._rule.apply(chunk, gradient[cut], push)
+
+    def _beside_of(self, header: Header) -> dict[str, Tensor]:
+        return self._beside[_sender(header)] if self.config.pushed else {}
 
     def _begin(self, header: Header) -> None:
         state = self.state
@@ -331,27 +358,33 @@ def _check_sound(header: Header, state: ShardState) -> None:
         raise Refused(Reason.MALFORMED, sentence)
 
 
-def _part(values: Values, header: Header) -> Part:
+def _sender(header: Header) -> SenderIncarnation:
+    return SenderIncarnation(header.sender, header.incarnation)
+
+
+def _part(values: Values, header: Header, pushed: Sequence[str]) -> Part:
     """What a chunk changes. Raises Refused for one that does not fit.
 
-    The parameters' chunks come first, cut as everywhere; then parts of the buffers.
+    The parameters' chunks come first, cut as everywhere, each after those that are `pushed` with
+    it; then parts of the buffers.
     """
-    vector = values.vector_of(header)
-    if vector is not None and values.holds(vector, header):
-        part = Part(vector, header.chunk, header.first, header.count)
-        if _is_chunk(part, header, values):
+    trained, group = values.trained, 1 + len(pushed)
+    parameter_chunks = values.share.num_chunks(trained)
+    number, place = divmod(header.chunk, group)
+    if number >= parameter_chunks:
+        vector = values.vector_of(header)
+        if vector is not None and vector.name == BUFFERS and values.holds(vector, header):
+            return Part(vector, header.chunk, header.first, header.count)
+    else:
+        vector = [*map(trained.beside, pushed), trained][place]
+        part = values.share.chunk(vector, number)
+        said = header.vector, header.element_type, header.first, header.count
+        known = values.share.placement.number(vector), vector.element_type, part.first, part.count
+        if said == known and header.chunks >= group * parameter_chunks:
             return part
     end = header.first + header.count
     sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
     raise Refused(Reason.WRONG_LAYOUT, sentence)
-
-
-def _is_chunk(part: Part, header: Header, values: Values) -> bool:
-    parameter_chunks = values.share.num_chunks(values.trained)
-    if part.chunk >= parameter_chunks:
-        return part.vector.name == BUFFERS
-    is_whole = part.vector.is_trained and part == values.share.chunk(part.vector, part.chunk)
-    return is_whole and header.chunks >= parameter_chunks
 
 
 def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:

@@ -11,8 +11,9 @@ from disttrain.job import defaults
 from disttrain.job.strategies import downpour as manifests
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import accrual
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.training import Training, TrainingInputs
+from disttrain.replica.training_loop import TrainingLoop
 from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
 
 _MORE_THAN_ANY = 2**53
@@ -32,7 +33,9 @@ class DownpourTraining(Training):
         self._computes_on = manifest.computes_on
         buffers = accrual.gradient_buffers(manifest)
         log = membership.open_ledger(joined)
-        self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
+        self._connection = membership.connect(
+            joined, prepared.model, prepared.device, buffers, log, manifest.shard_rule.pushed
+        )
         run = defaults.extent(spec, prepared.train.count)
         self._downpour = Downpour(self._connection, manifest, spec.replicas.count, run=run)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
