@@ -37,7 +37,7 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.training_loop import TrainingLoop
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import Cutting, LostLeases, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from disttrain.job.length import Extent
+from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Section
 
 
@@ -52,6 +53,9 @@ class StrategyKind(Section):
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
 
+    update_rule_field: ClassVar[str] = "spec.strategy"
+    # Where a manifest chooses what checkpoints call the update rule.
+
     groups_parameters: ClassVar[bool] = False
     # Whether it trains parameters with different rates or weight decays, if a task wants that.
 
@@ -72,6 +76,11 @@ class StrategyKind(Section):
     def evaluates(self) -> str:
         """The name of the vector that evaluations measure while the job trains."""
         return "parameters"
+
+    @property
+    def pushed(self) -> tuple[str, ...]:
+        """Names of vectors that replicas push beside each gradient."""
+        return ()
 
     def holding_replicas(self, replicas: int) -> int:
         """How many, from the first on, hold the job's state and write checkpoints; 0: shards do."""
@@ -94,6 +103,11 @@ class StrategyKind(Section):
     @property
     def computes_in(self) -> Precision:
         return Precision.FLOAT32
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule] | None:
+        """The full learning rate and how it changes, where the manifest says both."""
+        return None
 
     def samples_per_step(self, batch_size: int | None) -> int:
         """What a replica computes at once, where `batch_size` is the job's."""

@@ -94,7 +94,6 @@ class ShardState:
             segment=0,
             segment_offset=0,
             payload_bytes=0,
-            checksum=0,
         )
 
     def refuse(self, request: Header, refused: Refused) -> Answer:
@@ -146,6 +145,12 @@ class HolderSide(ABC):
     @classmethod
     @abstractmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self: ...
+
+    @staticmethod
+    def config_of(stage: Spec) -> Any:
+        """The update rule or method of a stage that is its own."""
+        strategy: Any = stage.strategy.rule
+        return strategy.optimizer.rule
 
     @staticmethod
     @abstractmethod

@@ -8,9 +8,9 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from disttrain.job.update_rule import UpdateRule
+from disttrain.job.shard_rule import ShardRule
 
-Config = TypeVar("Config", bound=UpdateRule)
+Config = TypeVar("Config", bound=ShardRule)
 
 
 class Chunk(NamedTuple):
@@ -18,15 +18,15 @@ class Chunk(NamedTuple):
 
     parameters: Tensor
     state: Mapping[str, Tensor]
-    """The vectors of `UpdateRule.kept`, by name."""
+    """The vectors of `ShardRule.kept`, by name."""
     of_sender: Mapping[str, Tensor]
-    """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
-    pushed: Mapping[str, Tensor] = MappingProxyType({})
-    """The vectors of `UpdateRule.pushed` of the push that is applied."""
+    """The vectors of `ShardRule.kept_of_sender` of who pushes or fetches."""
     steps: int = 0
     """Updates that these elements have had, if the rule `counts_steps`."""
     decay_factor: float = 1.0
     """What the weight decay is multiplied by, for a rule that takes care of it."""
+    pushed: Mapping[str, Tensor] = MappingProxyType({})
+    """The vectors of `ShardRule.pushed` of the push that is applied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ class Rule(ABC, Generic[Config]):
     the manifest's type says otherwise: replicas add it.
     """
 
-    of: ClassVar[type[UpdateRule]]
+    of: ClassVar[type[ShardRule]]
     """The manifest's type for it."""
 
     def __init__(self, config: Config) -> None:

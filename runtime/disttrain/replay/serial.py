@@ -20,7 +20,7 @@ from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.training_loop import TrainingLoop
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 
@@ -66,7 +66,7 @@ class SerialTraining:
         loop = TrainingLoop(self._downpour, self._learner.loss, self, LostLeases(frozenset), seed)
         self._order = iter(order)
         meanwhile = partial(wires.time.wait, LOOK_AGAIN_SECONDS)
-        self._downpour.begin(connection.first_fetch(meanwhile, manifest.computes_on))
+        self._downpour.begin(connection.first_fetch(meanwhile, self._downpour.computes_on))
         loop.train_until(self._ends)
         wires.time.close()
 

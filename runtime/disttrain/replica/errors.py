@@ -4,6 +4,7 @@ FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
 ├── TooManyShards        this process may not open a connection to each shard
+├── OptimizerRefused     torch does not take the manifest's arguments of an optimizer
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
 └── JobEnded             a loop of its own joins, or goes on, after the job has ended
 """
@@ -24,6 +25,10 @@ class DeviceNotFound(FinalError):
 
 class TooManyShards(FinalError):
     """The job has more shards than this process can have connections to."""
+
+
+class OptimizerRefused(FinalError):
+    """An optimizer of torch.optim cannot be made, or take a step, with the manifest's arguments."""
 
 
 class WrongStrategy(FinalError):

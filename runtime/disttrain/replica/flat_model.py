@@ -172,6 +172,20 @@ class FlatModel(GradientViews):
         if buffers:
             self._incoming_buffers.scatter()
 
+    @torch.no_grad()
+    def adopt_change(self, since: Tensor, buffers_since: ModelBuffers | None) -> None:
+        """Add to the parameters what the fetched ones are more than `since`, which becomes them.
+
+        `buffers_since`: the same of the model's buffers; None: none were fetched.
+        """
+        fetched = self._spare[0]
+        since.sub_(fetched.tensor)
+        self.parameters.sub_(since)
+        since.copy_(fetched.tensor)
+        fetched.release()
+        if buffers_since is not None:
+            self._incoming_buffers.scatter_change(buffers_since)
+
     def _into(self, name: str, fetched: Mapping[Vector, FlatVector]) -> dict[Vector, Buffer]:
         own = self.vector
         return {

@@ -1,7 +1,7 @@
 """How a process that computes gradients becomes a member of a job."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import wait
 
 import torch
@@ -95,7 +95,6 @@ class Membership:
         device: torch.device,
         outgoing_buffers: int,
         log: Ledger = ledger.SILENT,
-        pushed: Sequence[str] = (),
     ) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them.
 
@@ -112,7 +111,6 @@ class Membership:
                 precision=defaults.precision(self._spec),
                 factors=() if joined.placement is None else joined.placement.factors,
             )
-            flat.push_beside(pushed)
             self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection
 

@@ -158,14 +158,12 @@ class DownpourOptimizer(torch.optim.Optimizer):
         device = next(model.parameters()).device
         buffers = accrual.gradient_buffers(manifest)
         log = self._membership.open_ledger(joined)
-        self._connection = self._membership.connect(
-            joined, model, device, buffers, log, manifest.shard_rule.pushed
-        )
+        self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})
         run = defaults.extent(self._spec, joined.train_samples)
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)
         self._joined = True
-        fetched = self._connection.first_fetch(self._wait_for_command, manifest.computes_on)
+        fetched = self._connection.first_fetch(self._wait_for_command, self._downpour.computes_on)
         self._downpour.begin(fetched)
 
     def _join(self, model: nn.Module) -> Join:

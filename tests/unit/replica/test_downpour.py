@@ -25,7 +25,7 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.training_loop import TrainingLoop
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError

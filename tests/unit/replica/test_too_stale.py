@@ -18,7 +18,7 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.training_loop import TrainingLoop
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.header import Reason

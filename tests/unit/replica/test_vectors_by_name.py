@@ -123,7 +123,6 @@ def test_the_curvature_is_of_the_parameters_that_the_gradient_is_of(in_flight: i
         waits_for_answers=in_flight == 0, staleness={"delayCompensation": {}}, weight_decay=0.5
     )
     joined = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=2)
-    joined.push_beside(config.shard_rule.pushed)
     connection = Connection(joined, Sides(push=server, fetch=server), Cancellation())
     connection.upload([0])
     loop = Downpour(connection, config, pace=NeverWaits())

@@ -49,6 +49,7 @@ class Downpour(StrategyKind):
 
     name = "downpour"
     summary = "Asynchronous SGD with a parameter server."
+    update_rule_field = "spec.strategy.downpour.optimizer"
     groups_parameters = True
 
     push_every: Count = 1
@@ -105,6 +106,10 @@ class Downpour(StrategyKind):
         return self.shard_rule.serves or super().computes_on
 
     @property
+    def pushed(self) -> tuple[str, ...]:
+        return self.shard_rule.pushed
+
+    @property
     def vectors(self) -> tuple[str, ...]:
         """Names of what replicas and shards exchange, or shards keep, beside the model."""
         rule = self.shard_rule
@@ -113,6 +118,10 @@ class Downpour(StrategyKind):
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.rule.problem_in(run)
         return problem and f"optimizer.{problem}"
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule]:
+        return self.optimizer.rule.learning_rate, self.optimizer.rule.schedule
 
     @property
     def warm_start_samples(self) -> int:

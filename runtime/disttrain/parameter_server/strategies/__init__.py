@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
@@ -32,22 +31,16 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     made it takes the model's values, and no state.
     """
     *earlier, (last, side) = _of(spec)
-    own = _config(last)
+    own = side.config_of(last)
     found: dict[str, MakeValues] = {own.name: partial(side.room, own)}
 
     def of_model(share: Share, _description: Mapping[str, str]) -> Values:
         return side.room(own, share, {})
 
     for stage, before in earlier:
-        config = _config(stage)
+        config = before.config_of(stage)
         found[config.name] = of_model if is_return else partial(before.room, config)
     return found | dict.fromkeys(side.takes_model_from - found.keys(), of_model)
-
-
-def _config(stage: Spec) -> Any:
-    """An update rule or a method: every strategy with shards has one."""
-    strategy: Any = stage.strategy.rule
-    return strategy.shard_rule
 
 
 def _of(spec: Spec) -> list[tuple[Spec, type[HolderSide]]]:

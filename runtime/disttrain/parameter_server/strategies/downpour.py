@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job import defaults
 from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.schedule import Factor, full_rate
+from disttrain.job.shard_rule import ShardRule
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
-from disttrain.job.update_rule import UpdateRule
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server import presence, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
@@ -42,7 +43,7 @@ from disttrain.transport.header import Header, Reason, Verb
 class PushedGradients(HolderSide):
     """Versions count the pushes that are in the values."""
 
-    of = Downpour
+    of: ClassVar[type[StrategyKind]] = Downpour
 
     def __init__(
         self,
@@ -75,18 +76,22 @@ class PushedGradients(HolderSide):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        manifest = stage.strategy.only_downpour
+        staleness = stage.strategy.only_downpour.staleness
         return cls(
-            update_rules.rule_for(manifest.shard_rule),
+            update_rules.rule_for(cls.config_of(stage)),
             state,
             records,
             partial(defaults.extent, stage),
-            scales_rate=manifest.staleness.scale_rate is not None,
-            most_stale=manifest.staleness.most,
+            scales_rate=staleness.scale_rate is not None,
+            most_stale=staleness.most,
         )
 
     @staticmethod
-    def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
+    def config_of(stage: Spec) -> Any:
+        return stage.strategy.only_downpour.shard_rule
+
+    @staticmethod
+    def room(config: ShardRule, share: Share, description: Mapping[str, str]) -> Values:
         del description
         return Values(share, config.initial_state)
 
@@ -98,7 +103,7 @@ class PushedGradients(HolderSide):
         chunks = values.share.num_chunks(values.trained)
         self.state.deliveries.complete_groups(chunks, 1 + len(self.config.pushed))
         run = self._extent(self.state.train_samples)
-        self._factor = self.config.schedule.rates(run)
+        self._factor = self.config.rates(run)
 
     @property
     def rate(self) -> float:
@@ -182,7 +187,7 @@ class PushedGradients(HolderSide):
             self.state.steps.add(run.first, run.end)
 
     def _with_factors(self, part: Part, first: int, end: int, steps: int) -> Iterator["_Piece"]:
-        known = self.values.share.placement.factors
+        known = self.values.share.placement.factors if self.config.uses_factors else ()
         for factors in within(known, first, end) if known else (Factors(first, end),):
             count = factors.end - factors.first
             yield _Piece(part._replace(first=factors.first, count=count), steps, factors)
