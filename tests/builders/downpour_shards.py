@@ -20,11 +20,17 @@ def build(
     rule: UpdateRule | Rule[Any],
     records: Records | None = None,
     extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+    *,
+    scales_rate: bool = False,
+    most_stale: int | None = None,
 ) -> Shard:
     """Without values; see `Shard.configure`."""
     arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
     kept = records or Records(incarnation=state.incarnation)
-    return Shard([PushedGradients(arithmetic, state, kept, extent)])
+    stage = PushedGradients(
+        arithmetic, state, kept, extent, scales_rate=scales_rate, most_stale=most_stale
+    )
+    return Shard([stage])
 
 
 def with_state(names: Sequence[str]) -> MakeValues:

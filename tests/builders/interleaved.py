@@ -70,12 +70,15 @@ class Expected:
 class Interleaved:
     """The shard, its senders, and what is expected of both."""
 
-    def __init__(self, rule: Rule[Any], expected: Expected, seed: int) -> None:
+    def __init__(
+        self, rule: Rule[Any], expected: Expected, seed: int, *, scales_rate: bool = False
+    ) -> None:
         self.chance = random.Random(seed)
         self.expected = expected
         self.count = 0
         self.senders = [Sender(index) for index in range(SENDERS)]
         self._rule = rule
+        self._scales_rate = scales_rate
         self._incarnation = 1
         self.shard = self._begun()
         self.shard.state.is_initialised = True
@@ -86,6 +89,16 @@ class Interleaved:
         values = self.shard.state.values
         assert values is not None
         return values.tensor(PARAMETERS)
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """What is beside the parameters; what senders fetch comes last."""
+        config = self._rule.config
+        return config.kept if config.serves is None else (*config.kept, config.serves)
+
+    @property
+    def _fetched(self) -> int:
+        return TRAINED if self._rule.config.serves is None else TRAINED + len(self._named)
 
     def run(self, chunks: int) -> None:
         for _ in range(chunks):
@@ -113,8 +126,8 @@ class Interleaved:
 
     def _begun(self) -> Shard:
         state = ShardState(index=0, incarnation=self._incarnation, live_replicas=SENDERS)
-        shard = downpour_shards.build(state, self._rule)
-        placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._rule.config.kept)
+        shard = downpour_shards.build(state, self._rule, scales_rate=self._scales_rate)
+        placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._named)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):
             shard.admit(SenderIncarnation(index, 1))
@@ -134,7 +147,8 @@ class Interleaved:
                 # From another incarnation of the shard everything is asked for again.
                 chunk, incarnation, mean = 0, self._incarnation, sender.mean_staleness
                 sender.version = incarnation, self.count
-            asked = self._header(Verb.FETCH, sender, sender.fetches, chunk)._replace(count=1)
+            asked = self._header(Verb.FETCH, sender, sender.fetches, chunk)
+            asked = asked._replace(count=1, vector=self._fetched)
             (answer,) = self.shard.handle(asked, memoryview(b""))
             given = torch.frombuffer(bytearray(answer.payload), dtype=torch.float32)
             wanted = self.expected.fetch(CUTS[chunk], sender, mean)

@@ -98,7 +98,19 @@ STALENESS: Final = Row(
                 *query.quantiles(query.of_job(_STALENESS, _OF_SHARDS)),
                 Query(query.largest(query.of_job("disttrain_staleness_bound_updates")), "bound"),
             ),
-            width=24,
+            width=12,
+        ),
+        Panel(
+            title="Staleness in use, by replica",
+            means="Mean staleness of each replica's latest pushes, at the shard with the most. A "
+            "prediction goes by it. One far above the others is of a slow replica.",
+            queries=(
+                Query(
+                    query.largest(query.of_job("disttrain_mean_staleness_updates"), "replica"),
+                    "replica {{replica}}",
+                ),
+            ),
+            width=12,
         ),
         Panel(
             title="Staleness of $shard",

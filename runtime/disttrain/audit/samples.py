@@ -8,6 +8,7 @@ from disttrain.audit.history import History
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
+from disttrain.transport.header import Reason
 
 PROMISE = "samples are accounted for"
 
@@ -39,7 +40,9 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
         return not_checkable(PROMISE, why)
     if any(len(incarnation.folded) for incarnation in evidence.shard_incarnations):
         return _check_sums(evidence, summary, histories)
-    applied = _applied(evidence, histories)
+    back = _gone_back(evidence)
+    all_applied = _applied(evidence, histories)
+    applied = {push: samples for push, samples in all_applied.items() if push not in back}
     skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     processed = sum(applied.values()) + skipped
     violations = [
@@ -58,8 +61,11 @@ def _check_sums(evidence: Evidence, summary: Summary, histories: Sequence[Histor
     if (why := _why_not_by_sums(evidence, summary)) is not None:
         return not_checkable(PROMISE, f"{why}, and folded ledgers hold sums: see spec.audit")
     skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
+    back = _gone_back(evidence)
     processed = {
-        history.shard: sum(_applied(evidence, [history]).values()) + skipped
+        history.shard: sum(_applied(evidence, [history]).values())
+        + skipped
+        - sum(samples for samples, shards in back.values() if history.shard not in shards)
         for history in histories
     }
     violations = [
@@ -148,6 +154,21 @@ def _applied(evidence: Evidence, histories: Sequence[History]) -> Applied:
         for incarnation in evidence.shards[history.shard]:
             pushes = _samples(incarnation.each()).items()
             found.update({key: count for key, count in pushes if key not in gone})
+    return found
+
+
+def _gone_back(evidence: Evidence) -> dict[Push, tuple[int, set[int]]]:
+    """Pushes that a shard refused as too old: their samples, and all shards that refused them.
+
+    The samples went back and count when they are pushed again, whatever other shards have applied.
+    """
+    found: dict[Push, tuple[int, set[int]]] = {}
+    for incarnation in evidence.shard_incarnations:
+        for record in incarnation.of(ShardKind.REFUSED):
+            if record["reason"] == Reason.TOO_STALE:
+                push = (int(record["sender"]), int(record["incarnation"]), int(record["sequence"]))
+                _, shards = found.setdefault(push, (int(record["samples"]), set()))
+                shards.add(incarnation.index)
     return found
 
 

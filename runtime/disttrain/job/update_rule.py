@@ -15,6 +15,12 @@ from disttrain.job.shard_rule import ShardRule
 class UpdateRule(ShardRule):
     """What all update rules take. Their arithmetic is in `parameter_server.update_rules`."""
 
+    is_chosen: ClassVar[bool] = True
+    # Whether manifests offer it as an optimizer; else a strategy makes it of another one.
+
+    adapts: ClassVar[bool] = False
+    # Whether the gradients of before say how large its steps are.
+
     decays_gradients: ClassVar[bool] = True
     # Whether replicas add the weight decay to their gradients; else the rule takes care of it.
 
@@ -59,6 +65,14 @@ class UpdateRule(ShardRule):
         del steps
         return None
 
+
+def present_name(name: str) -> str:
+    """Of an update rule, as checkpoints of any version name it."""
+    return _FORMER_NAMES.get(name, name)
+
+
+_FORMER_NAMES = {"staleness_aware_sgd": "sgd"}
+"""It kept nothing beside the parameters, and is sgd with `staleness.scaleRate` now."""
 
 VELOCITY_OF_SUMS = (
     "makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "

@@ -145,6 +145,9 @@ __all__ = [
 Versions: TypeAlias = tuple[Version, ...]
 """Of every shard."""
 
+_OF_THIS_PUSH = frozenset({Reason.NOT_FINITE, Reason.TOO_STALE})
+"""Refusals after which the next push may be fine."""
+
 WINDOW_CHUNKS = 6
 """Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""
 
@@ -166,6 +169,8 @@ class Push:
     lease: int = 0
     lease_offset: int = 0
     """Position after it."""
+    beside: Mapping[Vector, Buffer] = field(default_factory=dict)
+    """What goes with the gradient, chunk by chunk: whole vectors, as long as it is."""
     buffers: Mapping[Vector, Buffer] = field(default_factory=dict)
     """The model's buffers after the step: whole vectors."""
     changed: Mapping[Vector, Sequence[Range]] | None = None
@@ -178,8 +183,11 @@ class Push:
     @property
     def nbytes(self) -> int:
         runs = self.runs().items()
-        return self.gradient.nbytes + sum(
-            run.count * vector.element_bytes for vector, ranges in runs for run in ranges
+        beside = sum(buffer.nbytes for buffer in self.beside.values())
+        return (
+            self.gradient.nbytes
+            + beside
+            + sum(run.count * vector.element_bytes for vector, ranges in runs for run in ranges)
         )
 
     def header(self, identity: Identity, shard: int) -> Header:
@@ -203,10 +211,17 @@ class Push:
         return {vector: [Range(first=0, end=1 << 60)] for vector in self.buffers}
 
     def parts(self, share: Share) -> list[Part]:
-        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent."""
+        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent.
+
+        Before each chunk of the gradient comes what goes with it: that is applied as it arrives.
+        """
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
-        found = share.all_chunks([share.trained])
+        found = [
+            share.chunk(vector, chunk.chunk)
+            for chunk in share.all_chunks([share.trained])
+            for vector in (*self.beside, share.trained)
+        ]
         return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 
 
@@ -265,16 +280,15 @@ class PushTask(Task):
 
     def _refused(self, message: Message) -> None:
         error = refusal(self._link, message)
-        if message.header.reason != Reason.NOT_FINITE:
+        if message.header.reason not in _OF_THIS_PUSH:
             raise error
-        self.refused = PushRefused(str(error))
+        self.refused = PushRefused(str(error), Reason(message.header.reason))
         self.is_done = True
 
     def _finish(self, header: Header) -> None:
-        if header.verb == Verb.WELCOME and header.reason == Reason.NOT_FINITE:
-            self.refused = PushRefused(
-                f"shard {self._link.shard} refused push {self._push.sequence}"
-            )
+        if header.verb == Verb.WELCOME and header.reason in _OF_THIS_PUSH:
+            sentence = f"shard {self._link.shard} refused push {self._push.sequence}"
+            self.refused = PushRefused(sentence, Reason(header.reason))
         self.is_done = True
         self.result = PushResult(
             shard=self._link.shard,
@@ -288,7 +302,10 @@ class PushTask(Task):
 
     def _send(self, part: Part) -> bool:
         vector, push = part.vector, self._push
-        buffer = push.gradient if vector.is_trained else push.buffers[vector]
+        if vector.is_trained:
+            buffer = push.gradient
+        else:
+            buffer = push.buffers[vector] if vector.is_of_a_model else push.beside[vector]
         header = self._header._replace(
             vector=self._link.placement.number(vector),
             element_type=vector.element_type,
@@ -314,9 +331,10 @@ class PushClient(Conversation):
         fine), RequestRefused and ShardsAway.
         """
         tasks = self.ask(lambda link: PushTask(link, self._config.identity, push))
-        for task in tasks:
-            if task.refused is not None:
-                raise task.refused
+        refused = [task.refused for task in tasks if task.refused is not None]
+        if refused:
+            # What is not finite for one shard is of no use to any.
+            raise min(refused, key=lambda error: error.reason)
         return [task.result for task in tasks]
 
     def stage(self, stage: Stage) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
+from disttrain.transport.header import Reason
+
 
 class Decision(Enum):
     """What is to be done with a chunk."""
@@ -26,7 +28,7 @@ class Decision(Enum):
     OLD_INCARNATION = auto()
     """Fenced."""
     REFUSED_BEFORE = auto()
-    """Belongs to the push that was given up because of what it holds."""
+    """Belongs to the push that was given up."""
 
 
 class SenderIncarnation(NamedTuple):
@@ -42,6 +44,10 @@ class ChunkName(NamedTuple):
     sequence: int
     chunk: int
     chunks: int
+
+
+WINDOW_PUSHES = 64
+"""A sender's mean staleness is of its latest 64 to 127 pushes."""
 
 
 class Delivered(NamedTuple):
@@ -67,7 +73,7 @@ class Delivered(NamedTuple):
     """Its staleness at its first chunk."""
     first_live_replicas: int = 0
     refused: int = 0
-    """Last push that was given up because of what it holds."""
+    """Last push that was given up."""
     partial_pushes: int = 0
     """Pushes of which only some chunks are in the values."""
     lease: int = 0
@@ -79,12 +85,28 @@ class Delivered(NamedTuple):
     staleness: int = -1
     staleness_sum: int = 0
     staleness_count: int = 0
-    """Over the pushes applied completely whose staleness is known."""
+    """Over the latest pushes applied completely whose staleness is known. At twice WINDOW_PUSHES
+    both are halved, so that the mean follows what changes."""
+    is_stale: int = 0
+    """Whether `refused` was, in place of holding what is not finite."""
 
     @property
     def mean_staleness(self) -> float:
         """0 before the first push whose staleness is known."""
         return self.staleness_sum / max(1, self.staleness_count)
+
+    @property
+    def why_refused(self) -> Reason:
+        return Reason.TOO_STALE if self.is_stale else Reason.NOT_FINITE
+
+    def met(self, staleness: int) -> "Delivered":
+        """A push is complete that was so stale; -1: nobody knows."""
+        if staleness < 0:
+            return self
+        total, count = self.staleness_sum + staleness, self.staleness_count + 1
+        if count >= 2 * WINDOW_PUSHES:
+            total, count = total // 2, count // 2
+        return self._replace(staleness_sum=total, staleness_count=count)
 
     @property
     def is_partial(self) -> bool:
@@ -205,23 +227,38 @@ class Deliveries:
         """All chunks are in: `after` gives position, added samples, version and staleness."""
         sender_incarnation = SenderIncarnation(sender, incarnation)
         state = self.delivered[sender_incarnation]
+        met = state.met(after.staleness)
         self.delivered[sender_incarnation] = after._replace(
             sequence=state.sequence + 1,
             pushes=state.pushes + 1,
             refused=state.refused,
+            is_stale=state.is_stale,
             partial_pushes=state.partial_pushes,
             samples=state.samples + after.samples,
-            staleness_sum=state.staleness_sum + max(0, after.staleness),
-            staleness_count=state.staleness_count + int(after.staleness >= 0),
+            staleness_sum=met.staleness_sum,
+            staleness_count=met.staleness_count,
         )
         return self.delivered[sender_incarnation]
 
-    def give_up(self, sender: int, incarnation: int) -> None:
-        """The push under way is refused for what it holds; its chunks so far stay in the values."""
+    def give_up(self, sender: int, incarnation: int, *, is_stale: bool = False) -> None:
+        """The push under way is refused; its chunks so far stay in the values."""
         sender_incarnation = SenderIncarnation(sender, incarnation)
         state = self.of(sender, incarnation)
         over = state.sequence + 1
-        self.delivered[sender_incarnation] = _abandoned(state)._replace(sequence=over, refused=over)
+        self.delivered[sender_incarnation] = _abandoned(state)._replace(
+            sequence=over, refused=over, is_stale=int(is_stale)
+        )
+
+    def complete_groups(self, groups: int, chunks: int) -> None:
+        """After a restore: a group of chunks that change values together is here whole, or not.
+
+        A push begins with so many groups of so many chunks. Nobody has the first ones of a group
+        any more whose last one was not applied: they are to come again.
+        """
+        for incarnation, state in self.delivered.items():
+            begun = state.next_chunk % chunks
+            if begun and state.next_chunk < groups * chunks:
+                self.delivered[incarnation] = state._replace(next_chunk=state.next_chunk - begun)
 
     def forget(self, incarnation: SenderIncarnation) -> None:
         """An incarnation that is over and may push no more; nothing is known of it from now on."""

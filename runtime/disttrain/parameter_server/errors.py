@@ -6,12 +6,13 @@ DistTrainError
 │   └── ShardsAway          no answer from a shard in time; its restart may be under way
 └── FinalError
     ├── Fenced              a newer incarnation of this replica exists, or it was declared dead
-    ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
+    ├── PushRefused         a shard refused an update; the next one may be fine
     ├── EvaluationOver      Sandblaster: what was asked for belongs to no evaluation under way
     └── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
 """
 
 from disttrain.errors import FinalError, RetryableError
+from disttrain.transport.header import Reason
 
 
 class NoRoomForCounts(RetryableError):
@@ -27,7 +28,11 @@ class Fenced(FinalError):
 
 
 class PushRefused(FinalError):
-    """An update was refused for what it holds, such as values that are not finite."""
+    """An update was refused: it holds values that are not finite, or is too old."""
+
+    def __init__(self, message: str, reason: Reason) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class EvaluationOver(FinalError):

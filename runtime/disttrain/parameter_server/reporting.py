@@ -12,13 +12,13 @@ from disttrain.coordinator.protocol.fields import (
 )
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.acknowledged import Count
-from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, Deliveries, SenderIncarnation
 from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 from disttrain.telemetry import metrics
 from disttrain.telemetry.exporter import Served
-from disttrain.telemetry.metrics import Histogram, Metrics, counter, counters, gauge
+from disttrain.telemetry.metrics import Histogram, Metrics, counter, counters, gauge, gauges
 
 
 def position_of(incarnation: SenderIncarnation, state: Delivered) -> SenderPosition:
@@ -100,6 +100,14 @@ class Reporter:
         )
 
 
+def mean_staleness(deliveries: Deliveries) -> dict[str, float]:
+    """Of those that may push, by the index of the replica."""
+    return {
+        str(sender): deliveries.of(sender, incarnation).mean_staleness
+        for sender, incarnation in sorted(deliveries.admitted.items())
+    }
+
+
 class ServedMetrics(Served):
     """What the shard's thread notes here is served from the next `update` on."""
 
@@ -109,6 +117,7 @@ class ServedMetrics(Served):
         self.incarnation = 0
         self.at_risk = 0
         """Acknowledged updates that are in no checkpoint."""
+        self.mean_staleness: Mapping[str, float] = {}
         self.pushed_bytes = 0
         self.fetched_bytes = 0
         self.batch = BatchFigures()
@@ -141,6 +150,12 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
         counters("updates_refused", "Updates refused.", "reason", refused),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),
         metrics.staleness(STALENESS_BOUNDS, report.staleness),
+        gauges(
+            "mean_staleness_updates",
+            "Mean staleness of a replica's latest 64 to 127 pushes, which a prediction goes by.",
+            "replica",
+            served.mean_staleness,
+        ),
         counter("push_bytes", "Payload bytes of pushes received.", served.pushed_bytes),
         counter("fetch_bytes", "Payload bytes of fetches answered.", served.fetched_bytes),
         counter("apply_seconds", "Time spent applying updates.", report.busy_seconds),

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
@@ -24,6 +25,8 @@ class Chunk(NamedTuple):
     """Updates that these elements have had, if the rule `counts_steps`."""
     decay_factor: float = 1.0
     """What the weight decay is multiplied by, for a rule that takes care of it."""
+    pushed: Mapping[str, Tensor] = MappingProxyType({})
+    """The vectors of `ShardRule.pushed` of the push that is applied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +36,7 @@ class FetchContext:
     sender: int
     """Index of the replica."""
     mean_staleness: float
-    """Of the sender's complete pushes whose staleness is known; 0 before the first of them."""
+    """Of the sender's latest pushes whose staleness is known; see `Delivered.met`."""
     steps: int
     """Updates in the values."""
     rate: float
@@ -65,14 +68,11 @@ class Rule(ABC, Generic[Config]):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        # Else the memory of the parameters is sent, without a copy.
-        self.serves_anew = type(self).serve is not Rule.serve
 
     @abstractmethod
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         """Update the chunk in place, not the gradient."""
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
-        """What the sender computes with, as long as the parameters, which stay as they are."""
-        del fetch
-        return chunk.parameters
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
+        """Write what the manifest's type `serves` to `out`; the parameters stay as they are."""
+        raise NotImplementedError

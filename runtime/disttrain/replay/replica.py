@@ -117,7 +117,7 @@ class ReplayedReplica:
         run = defaults.extent(spec, self._recording.data.samples)
         self._stepper = training.stepper(connection, spec, run, lambda *_: NeverWaits())
         loop = TrainingLoop(self._stepper, self._loss, self, LostLeases(frozenset), seed)
-        connection.fetches.ask(model.first_fetch_into)
+        connection.fetches.ask(partial(model.first_fetch_into, self._stepper.computes_on))
         try:
             first = connection.fetches.wait()
             model.adopt_first_fetch()
@@ -163,11 +163,14 @@ class ReplayedReplica:
 
     def _ends(self) -> bool:
         """Flush and fetch where the run did between two steps; whether no step follows."""
-        while (kind := self.ledger.following_kind) in {Kind.FLUSHED, Kind.FETCHING_NOW}:
-            if kind == Kind.FLUSHED:
-                self._stepper.flush()
-            else:
-                self._stepper.fetch_now()
+        stepper = self._stepper
+        between = {
+            Kind.FLUSHED: stepper.flush,
+            Kind.FETCHING_NOW: stepper.fetch_now,
+            Kind.FETCHING_AGAIN: stepper.fetch_again,
+        }
+        while (kind := self.ledger.following_kind) in between:
+            between[Kind(kind)]()
         return kind != Kind.STEP
 
 

@@ -61,6 +61,11 @@ class Accrual:
             self._model.collect_gradients_in(self._step.gradient_views)
         return self._step.gradient.tensor.zero_()
 
+    @property
+    def step(self) -> Outgoing | None:
+        """The buffer that the present step's gradient goes to."""
+        return self._step
+
     def add(self, scale: float, samples: int, count: float | None = None) -> float:
         """Add `scale` times the step's gradient, which is finite, to what the next push carries.
 
@@ -92,11 +97,18 @@ class Accrual:
                 samples=self._samples,
                 lease=position.lease,
                 lease_offset=position.offset,
+                beside={v: flat.buffer for v, flat in self._sum.beside.items()},
                 buffers={v: flat.buffer for v, flat in self._sum.buffers.vectors.items()},
             ),
         )
         self._sum, self._samples, self._steps = None, 0, 0
         return outgoing, push
+
+    def drop(self) -> Outgoing | None:
+        """Forget what was accrued; its buffer, which nobody needs now."""
+        dropped, self._sum = self._sum, None
+        self._samples = self._steps = 0
+        return dropped
 
     def _add_clipped(self, step: Outgoing, scale: float, samples: int, count: float | None) -> None:
         gradient = step.gradient.tensor

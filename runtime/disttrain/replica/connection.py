@@ -4,6 +4,7 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from disttrain.coordinator.protocol.fields import START, Position
@@ -14,9 +15,10 @@ from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.state.vector import Vector
+from disttrain.state.vector import PARAMETERS, Vector
 from disttrain.telemetry import logs
 from disttrain.telemetry.metrics import Histogram
+from disttrain.transport.header import Reason
 from disttrain.transport.interface import Buffer
 
 LOG = logs.get(__name__)
@@ -240,7 +242,11 @@ class PushThread(ClientThread):
         self.staleness = [0] * len(STALENESS_BOUNDS)
         self.staleness_unknown = 0
         self.refused = 0
-        """Pushes that a shard refused for what they held."""
+        """Pushes that a shard refused."""
+        self.holds_back = False
+        """A push was too old: nothing more is pushed, and no position reached, until `go_on`."""
+        self._held_back = 0
+        """Pushes that were not sent: shards count those that are."""
         super().__init__("push", client.close, cancellation)
 
     def acquire(self) -> Outgoing:
@@ -256,7 +262,19 @@ class PushThread(ClientThread):
 
     def passed(self, position: Position) -> None:
         """Nothing is to be pushed of what came before this position, but what is submitted."""
-        self._acts.put(lambda: self._advance(position))
+        self._acts.put(lambda: self._pass(position))
+
+    def go_on(self) -> None:
+        """Push again after one was too old; what was submitted before is dropped."""
+
+        def go_on() -> None:
+            self.holds_back = False
+
+        self.call(go_on)
+
+    def give_back(self, outgoing: Outgoing) -> None:
+        """A gradient buffer whose contents are not to be pushed."""
+        self._free.put(outgoing)
 
     def wait_answered(self) -> None:
         """Return when everything submitted was answered by every shard. Raises Cancelled."""
@@ -265,6 +283,11 @@ class PushThread(ClientThread):
     def _send(self, outgoing: Outgoing, push: Push) -> None:
         began = self._cancellation.clock()
         outgoing.wait_left()
+        if self.holds_back:
+            self._held_back += 1
+            self._free.put(outgoing)
+            return
+        push.sequence -= self._held_back
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
             self._note(push, self.client.push(push))
@@ -273,8 +296,13 @@ class PushThread(ClientThread):
             LOG.warning("push refused", sequence=push.sequence, error=error)
             self._ledger.refused(push.sequence)
             self.refused += 1
+            self.holds_back = error.reason is Reason.TOO_STALE
         self.transfers.add(self._cancellation.clock() - began, push.nbytes)
         self._free.put(outgoing)
+
+    def _pass(self, position: Position) -> None:
+        if not self.holds_back:
+            self._advance(position)
 
     def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:
         before = self.acknowledged
@@ -336,12 +364,14 @@ class Connection:
         values = self.model.values_to_upload()
         self.pushes.call(lambda: self.pushes.client.upload(values, shards))
 
-    def first_fetch(self, meanwhile: Callable[[], None]) -> FetchResult:
+    def first_fetch(self, meanwhile: Callable[[], None], name: str = PARAMETERS) -> FetchResult:
         """Take over what the shards have; `meanwhile()` is called until they have answered.
+
+        `name`: of the vector that is computed with.
 
         They answer only when somebody uploaded the initial values, which may be this process.
         """
-        self.fetches.ask(self.model.first_fetch_into)
+        self.fetches.ask(partial(self.model.first_fetch_into, name))
         while (fetched := self.fetches.take()) is None:
             meanwhile()
             self.cancellation.check()

@@ -1,5 +1,6 @@
 """Downpour SGD's client: Algorithm 1.1 of DistBelief's appendix."""
 
+import torch
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import Position
@@ -29,8 +30,8 @@ class Downpour(Stepper):
         `replicas`: of the job; how long a step may wait depends on it. `run`: how long the job is,
         for its schedule.
         """
-        rule = manifest.optimizer.rule
-        super().__init__(connection, rule.clip_norm)
+        rule = manifest.shard_rule
+        super().__init__(connection, manifest, rule.clip_norm)
         self._pace = pace or MeasuredPace(replicas, manifest.fetch_every)
         self._waits = False
         """This step ends when the next one's parameters are there."""
@@ -77,9 +78,16 @@ class Downpour(Stepper):
             scale = 1.0
         if self._decay > 0:
             self._model.add_decay(gradient, self._decay)
+        self._note_curvature(gradient)
         if self._rule.zero_is_a_step:
             self._model.mark_absent()
         return self._accrual.add(scale, samples, count)
+
+    def _note_curvature(self, gradient: Tensor) -> None:
+        """What compensates for delay: of the very parameters that the gradient was computed on."""
+        step = self._accrual.step
+        for curvature in () if step is None else step.beside.values():
+            torch.mul(gradient, gradient, out=curvature.tensor).mul_(self._model.parameters)
 
     def push(self) -> None:
         if self.counters.steps % self._push_every == 0:
@@ -99,11 +107,15 @@ class Downpour(Stepper):
     def _start_fetching(self) -> None:
         after_seconds = self._pace.fetch_after_seconds()
         if self._waits_for_answers:
-            self._fetches.ask(self._model.fetch_into, self._model.land)
+            self._fetch(self.computes_on)
             self._adopt(self._fetches.wait())
         else:
             self._waits = after_seconds is None
-            self._fetches.ask(self._model.fetch_into, self._model.land, after_seconds)
+            self._fetch(self.computes_on, after_seconds)
+
+    def _forget_steps(self) -> None:
+        if (dropped := self._accrual.drop()) is not None:
+            self._pushes.give_back(dropped)
 
     def _clip(self, gradient: Tensor, scale: float) -> None:
         """Where it lies. What becomes too small for a number is 0, not the mark of no gradient."""

@@ -163,17 +163,20 @@ class Outgoing(Gradient):
 
     def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
         super().__init__(tensors, allocate, number)
+        self.beside: dict[Vector, FlatVector] = {}
+        """What is pushed with the gradient, as long as it is."""
         self.buffers = ModelBuffers(tensors, allocate, f"outgoing-{number}")
 
     def leave(self) -> None:
         """Take the model's buffers along and begin the way to the host."""
         self.buffers.gather()
-        self.gradient.leave()
+        for vector in (self.gradient, *self.beside.values()):
+            vector.leave()
 
     def wait_left(self) -> None:
         """Return when everything is in host memory (push thread)."""
         self.gradient.wait_left()
-        for vector in self.buffers.vectors.values():
+        for vector in (*self.beside.values(), *self.buffers.vectors.values()):
             vector.wait_left()
 
 

@@ -36,7 +36,7 @@ class LocalStepper(Stepper):
     def __init__(self, connection: Connection, manifest: LocalSteps, run: Extent = UNKNOWN) -> None:
         """`run`: how long the job is, for the schedule."""
         config = manifest.optimizer
-        super().__init__(connection, config.clip_norm)
+        super().__init__(connection, manifest, config.clip_norm)
         model = self._model
         specs = model.tensors.specs(model.vector)
         self._steps_in_a_push = manifest.steps

@@ -124,6 +124,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
         # What backward adds before the next `zero_grad` must not reach a gradient on its way.
         self._gradient = None
         model.detach_gradients()
+        if self._downpour.was_too_stale:
+            # What was refused is lost: a loop of one's own has no leases to give back.
+            self._downpour.start_over()
         self._carry_out_commands()
         return loss
 
@@ -160,7 +163,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
         run = defaults.extent(self._spec, joined.train_samples)
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)
         self._joined = True
-        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_command))
+        fetched = self._connection.first_fetch(self._wait_for_command, self._downpour.computes_on)
+        self._downpour.begin(fetched)
 
     def _join(self, model: nn.Module) -> Join:
         return Join(

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.fields import MemberId, Progress
+from disttrain.coordinator.protocol.messages import RequestWork
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.length import Extent
@@ -15,9 +16,14 @@ from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.stepper import Stepper, TrainingLoop
 from disttrain.replica.training import Training, TrainingInputs
-from disttrain.replica.work import Cutting, HeldLeases, LostLeases, WorkSource
+from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
 
 MakePace = Callable[[int, int], Pace]
+
+
+_MORE_THAN_ANY = 2**53
+"""Leases are held, and have been received: so that none is given."""
+_LOOK_AGAIN_SECONDS = 0.01
 
 
 class SteppedTraining(Training):
@@ -26,6 +32,7 @@ class SteppedTraining(Training):
     def __init__(self, given: TrainingInputs) -> None:
         spec, prepared, membership, joined = given
         coordinator = membership.coordinator
+        self._cancellation = membership.cancellation
         log = membership.open_ledger(joined)
         self._connection = membership.connect(
             joined, prepared.model, prepared.device, self.outgoing_buffers(spec), log
@@ -41,7 +48,8 @@ class SteppedTraining(Training):
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
         pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()
-        self._loop = TrainingLoop(self._stepper, loss, pipeline, self._lost, joined.seed)
+        tell = partial(self._tell_progress, joined.member, coordinator.request)
+        self._loop = TrainingLoop(self._stepper, loss, pipeline, self._lost, joined.seed, tell)
 
     @staticmethod
     @abstractmethod
@@ -59,7 +67,7 @@ class SteppedTraining(Training):
         """
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        self._stepper.begin(self._connection.first_fetch(meanwhile))
+        self._stepper.begin(self._connection.first_fetch(meanwhile, self._stepper.computes_on))
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         self._loop.train_until(ends)
@@ -72,11 +80,19 @@ class SteppedTraining(Training):
         return self._stepper.fetch_now()
 
     def evaluated(self) -> None:
-        """Else the next gradient would be of values as old as the evaluation was long."""
-        self._stepper.fetch_now()
+        """Else the next gradient would be of what was measured, as old as that took."""
+        self._stepper.fetch_again()
 
     def progress(self) -> Progress:
         return self._stepper.progress(self._lost)
+
+    def _tell_progress(self, member: MemberId, ask: Ask) -> None:
+        """Return when the coordinator has heard how far this replica is. Raises Cancelled."""
+        now, many = self.progress(), _MORE_THAN_ANY
+        asked = ask(RequestWork(member=member, held=many, last_lease=many, progress=now))
+        while not asked.done():
+            self._cancellation.sleep(_LOOK_AGAIN_SECONDS)
+        asked.result()
 
     def report(self) -> ReplicaReport:
         return self._stepper.report(self._lost)

@@ -4,12 +4,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, task_calls
 from disttrain.replica.connection import Connection
@@ -32,12 +34,17 @@ class Stepper(ABC):
     Everything here belongs to the compute thread.
     """
 
-    def __init__(self, connection: Connection, clip_norm: float | None) -> None:
+    def __init__(
+        self, connection: Connection, manifest: StrategyKind, clip_norm: float | None
+    ) -> None:
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
         self.ledger = connection.ledger
         self._clip_norm = clip_norm
+        self._model.push_beside(manifest.pushed)
+        self.computes_on, self._evaluates = manifest.computes_on, manifest.evaluates
+        """The first is to be fetched before `begin`."""
         self._frozen = FrozenParameters(self._model.tensors)
         self._versions: Versions = ()
         self._computed_on: Versions = ()
@@ -49,6 +56,11 @@ class Stepper(ABC):
     def begin(self, fetched: FetchResult) -> None:
         self._frozen.begin()
         self._compute_with(fetched)
+
+    @property
+    def acknowledged(self) -> Position:
+        """What every shard has answered so far."""
+        return self._pushes.acknowledged.position
 
     @property
     @abstractmethod
@@ -91,17 +103,32 @@ class Stepper(ABC):
         self._start_pushing()
         self._pushes.wait_answered()
 
+    @property
+    def was_too_stale(self) -> bool:
+        """Whether a push was refused as too old, so that `start_over` is due between two steps."""
+        return self._pushes.holds_back
+
+    def start_over(self) -> Position:
+        """Drop what is not answered, and compute with freshly fetched values from now on.
+
+        Where every push is answered: nothing of what came after it counts.
+        """
+        self._forget_steps()
+        self._pushes.go_on()
+        self._computed_on = ()
+        self.fetch_again()
+        return self.acknowledged
+
     def fetch_now(self) -> Versions:
-        """Compute with freshly fetched parameters from now on; their versions.
+        """Give the model what evaluations measure, freshly fetched; its versions.
 
         Raises ModelError if a frozen parameter has changed.
         """
-        self._frozen.check()
-        self.ledger.mark(Kind.FETCHING_NOW)
-        self._adopt(self._fetches.wait())
-        self._fetches.ask(self._model.fetch_into, self._model.land)
-        self._adopt(self._fetches.wait())
-        return self._versions
+        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)
+
+    def fetch_again(self) -> None:
+        """Compute with freshly fetched values from now on. As `fetch_now`."""
+        self._fetch_at_once(Kind.FETCHING_AGAIN, self.computes_on)
 
     def progress(self, lost: LostLeases) -> Progress:
         """What is finished: acknowledged by all shards, or given up; any thread may ask."""
@@ -125,6 +152,21 @@ class Stepper(ABC):
             push_seconds=pushes.waited_seconds,
             fetch_seconds=fetches.waited_seconds,
         )
+
+    def _forget_steps(self) -> None:  # noqa: B027 - most strategies apply pushes of any age.
+        """Of what the steps since the last push have made, nothing is to be pushed."""
+
+    def _fetch_at_once(self, mark: Kind, name: str) -> Versions:
+        self._frozen.check()
+        self.ledger.mark(mark)
+        self._adopt(self._fetches.wait())
+        self._fetch(name)
+        self._adopt(self._fetches.wait())
+        return self._versions
+
+    def _fetch(self, name: str, after_seconds: float | None = 0.0) -> None:
+        """Ask for a vector of this name, and what goes with it."""
+        self._fetches.ask(partial(self._model.fetch_into, name), self._model.land, after_seconds)
 
     @abstractmethod
     def _start_pushing(self) -> None:
@@ -202,12 +244,17 @@ class TrainingLoop:
         batches: BatchSource,
         lost: LostLeases,
         seed: int,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
+        """`tell`: brings the coordinator to know which leases are given up."""
         self._stepper = stepper
         self._loss = loss
         self._batches = batches
         self._lost = lost
         self._seed = seed
+        self._tell = tell
+        self._leases: list[int] = []
+        """Of the batches computed, but those that are known to be answered."""
         self._flushed_at = 0
 
     def train_until(self, ends: Callable[[], bool]) -> None:
@@ -217,6 +264,8 @@ class TrainingLoop:
         """
         stepper, counters = self._stepper, self._stepper.counters
         while not ends():
+            if stepper.was_too_stale:
+                self._give_up()
             loaded = self._next_batch()
             if loaded is None:
                 self._flush_if_dry()
@@ -256,7 +305,22 @@ class TrainingLoop:
         stepper = self._stepper
         if loaded.item.lease != stepper.position.lease:
             stepper.ledger.lease_begun(loaded.item)
+            self._leases = [*self._unanswered(), loaded.item.lease]
         stepper.ledger.step(stepper.counters.steps, loaded.item)
+
+    def _unanswered(self) -> list[int]:
+        answered = self._stepper.acknowledged.lease
+        return [lease for lease in self._leases if lease >= answered]
+
+    def _give_up(self) -> None:
+        """What is too old goes back, and the rest of its leases: any replica may process it.
+
+        The coordinator knows before anything more is pushed. Else a position in a later lease
+        would say that these are complete.
+        """
+        self._lost.give_up(self._unanswered(), self._stepper.start_over())
+        self._leases.clear()
+        self._tell()
 
     def _next_batch(self) -> Loaded | None:
         began = time.perf_counter()

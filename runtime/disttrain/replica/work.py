@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -230,11 +230,18 @@ class LostLeases:
         """
         return tuple(p for p in self.abandoned if p.offset == 0 or p <= acknowledged)
 
+    def give_up(self, leases: Iterable[int], acknowledged: Position) -> None:
+        """These end where every push is answered, though the coordinator has not asked for them."""
+        own = {lease: acknowledged.offset if lease == acknowledged.lease else 0 for lease in leases}
+        others = (ended for ended in self.abandoned if ended.lease not in own)
+        ended = (Position(lease=lease, offset=offset) for lease, offset in own.items())
+        self.abandoned = (*others, *ended)
+
     def skips(self, item: WorkItem, reached: Position) -> bool:
         """Whether the batch must not be computed; `reached` is the position of the last one."""
         lost = self._lost()
         # Leases come in the order of their numbers: of an earlier one no batch follows.
-        kept = [p for p in self.abandoned if p.lease == item.lease or p.lease in lost]
+        kept = [p for p in self.abandoned if p.lease >= item.lease or p.lease in lost]
         if item.lease in lost and all(ended.lease != item.lease for ended in kept):
             offset = reached.offset if reached.lease == item.lease else 0
             kept.append(Position(lease=item.lease, offset=offset))

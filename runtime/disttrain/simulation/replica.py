@@ -92,7 +92,7 @@ class SimulatedReplica:
     def run(self) -> None:
         """In a thread of virtual time, until the work is over."""
         wait = partial(self._work.time.wait, _FIRST_LOOK_SECONDS)
-        self._stepper.begin(self.connection.first_fetch(wait))
+        self._stepper.begin(self.connection.first_fetch(wait, self._stepper.computes_on))
         self._loop.train_until(self._ends)
 
     def next(self, timeout: float) -> Loaded | None:

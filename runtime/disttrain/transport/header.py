@@ -98,6 +98,8 @@ class Reason(IntEnum):
     MALFORMED = 21
     WRONG_EVALUATION = 22
     """The evaluation that the gradient is for is over, or has never begun: drop the attempt."""
+    TOO_STALE = 23
+    """The gradient is of parameters that are older than the job takes."""
 
 
 class Header(NamedTuple):

@@ -214,9 +214,9 @@ def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_pa
         push(shard, sequence)
     made = take_cut(shard)
     now = restoring.delivered_of(made.notes)[SENDER]
-    assert (now.staleness_count, now.pushes) == (0, 3)
+    assert (now.staleness_count, now.is_stale, now.pushes) == (0, 0, 3)
     table = made.notes.tables["deliveries"]
-    assert table.columns[-2:] == ("staleness_sum", "staleness_count")
+    assert table.columns[-2:] == ("staleness_count", "is_stale")
     # It may have others in another order, too.
     swapped = [1, 0, *range(2, len(table.columns) - 2)]
     earlier = Table(

@@ -1,7 +1,7 @@
 """Update rules that go by the staleness of pushes, beside the same in double precision."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
-from builders.transports import a_chunk_header
+from builders.placements import PARAMETERS
+from builders.transports import a_chunk_header, a_header
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
@@ -53,6 +53,7 @@ class Compensated(UpdateRule):
 
     name = "compensated"
     kept_of_sender = ("backup",)
+    serves = "given"
 
 
 STRENGTH = 0.5
@@ -69,10 +70,10 @@ class CompensatedRule(Rule[Compensated]):
         compensated = gradient + STRENGTH * gradient * gradient * moved
         chunk.parameters.add_(compensated, alpha=-push.rate)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         del fetch
         chunk.of_sender["backup"].copy_(chunk.parameters)
-        return chunk.parameters
+        out.copy_(chunk.parameters)
 
 
 class CompensatedExpected(Expected):
@@ -95,8 +96,7 @@ class CompensatedExpected(Expected):
 
 
 def staleness_aware(seed: int) -> Interleaved:
-    rule = rule_for(StalenessAwareSgd(learning_rate=RATE))
-    return Interleaved(rule, StalenessAware(), seed)
+    return Interleaved(rule_for(Sgd(learning_rate=RATE)), StalenessAware(), seed, scales_rate=True)
 
 
 def predicted(seed: int) -> Interleaved:
@@ -143,12 +143,19 @@ def test_a_rule_goes_on_from_a_checkpoint(
     assert any(-1 in sender.staleness for sender in run.senders)
 
 
-class Seeing(Rule[Sgd]):
+class Seen(UpdateRule):
     """Changes nothing."""
 
-    of = Sgd
+    name = "seen"
+    serves = "given"
 
-    def __init__(self, config: Sgd) -> None:
+
+class Seeing(Rule[Seen]):
+    """Changes nothing."""
+
+    of = Seen
+
+    def __init__(self, config: Seen) -> None:
         super().__init__(config)
         self.pushes: dict[int, list[PushContext]] = defaultdict(list)
         self.fetches: dict[int, list[FetchContext]] = defaultdict(list)
@@ -157,9 +164,9 @@ class Seeing(Rule[Sgd]):
         del chunk, gradient
         self.pushes[push.sender].append(push)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         self.fetches[fetch.sender].append(fetch)
-        return chunk.parameters
+        out.copy_(chunk.parameters)
 
 
 class Unmoved(Expected):
@@ -169,7 +176,7 @@ class Unmoved(Expected):
 
 def test_all_chunks_of_a_push_and_of_a_fetch_have_the_context_of_the_first() -> None:
     rule = Seeing(
-        Sgd(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
+        Seen(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
     )
     Interleaved(rule, Unmoved(), seed=1).run(500)
     contexts: list[Sequence[FetchContext]] = [*rule.pushes.values(), *rule.fetches.values()]
@@ -221,7 +228,24 @@ def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
     assert stage._fetch_context(under_way) is context
 
 
-def test_a_rule_that_serves_the_parameters_serves_their_memory() -> None:
-    assert not rule_for(Sgd(learning_rate=RATE)).serves_anew
-    assert not rule_for(StalenessAwareSgd(learning_rate=RATE)).serves_anew
-    assert rule_for(PredictedMomentum(learning_rate=RATE)).serves_anew
+def test_the_parameters_are_served_from_their_memory_whatever_a_rule_predicts() -> None:
+    run = predicted(0)
+    run.run(200)
+    values = run.shard.state.values
+    assert values is not None
+
+    def fetched(number: int) -> Iterator[Tensor]:
+        asked = a_header(
+            Verb.FETCH, sender=1, incarnation=1, receiver_incarnation=1, vector=number, count=2
+        )
+        for answer in run.shard.handle(asked, memoryview(b"")):
+            yield torch.frombuffer(answer.payload, dtype=torch.float32)
+
+    held = values.tensor(PARAMETERS)
+    assert [one.data_ptr() for one in fetched(1)] == [held[cut].data_ptr() for cut in CUTS[:2]]
+    # The memory of what is made is used again for the next chunk.
+    parameters, velocity, prediction = ([one.clone() for one in fetched(n)] for n in (1, 2, 3))
+    reached = reach(MOMENTUM, run.senders[1].mean_staleness)
+    for now, speed, then in zip(parameters, velocity, prediction, strict=True):
+        assert not torch.equal(now, then)
+        assert torch.allclose(now + speed * reached, then, atol=1e-6)

@@ -41,7 +41,7 @@ def flat_run(
             for first in range(part.first, part.end, chunk_elements):
                 cut = slice(first, min(first + chunk_elements, part.end))
                 views = {name: vector[cut] for name, vector in state.items()}
-                chunk = Chunk(parameters[cut], views, {}, step)
+                chunk = Chunk(parameters[cut], views, {}, steps=step)
                 rule.apply(chunk, gradient[cut], a_push(config.learning_rate))
     return parameters
 
@@ -139,7 +139,7 @@ def test_adamw_has_the_bits_of_torch_where_a_chunk_is_a_parameter() -> None:
         gradient = torch.randn(1 << 14)
         theirs.grad = gradient.clone()
         optimizer.step()
-        rule.apply(Chunk(ours, state, {}, step), gradient, a_push(0.01))
+        rule.apply(Chunk(ours, state, {}, steps=step), gradient, a_push(0.01))
     assert torch.equal(ours, theirs)
 
 

@@ -91,6 +91,7 @@ def shard() -> str:
         served.pushed_bytes += 100
         served.fetched_bytes += 50
         served.at_risk = 3
+        served.mean_staleness = {"2": 1.5}
         served.report = ShardReport(
             version=10 + number,
             applied=number,

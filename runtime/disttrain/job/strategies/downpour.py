@@ -10,11 +10,13 @@ from disttrain.job import subclasses
 from disttrain.job.length import Extent
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section, one_of
+from disttrain.job.staleness import Staleness
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
-UPDATE_RULES: Final = subclasses.found("disttrain.job.update_rules", UpdateRule)
+_FOUND = subclasses.found("disttrain.job.update_rules", UpdateRule)
+UPDATE_RULES: Final = tuple(rule for rule in _FOUND if rule.is_chosen)
 
 
 def _first_sentence(rule: type[UpdateRule]) -> str:
@@ -79,9 +81,39 @@ class Downpour(StrategyKind):
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""
 
+    staleness: Staleness = Staleness()
+    """What is done about gradients that are old when they arrive. The default: nothing."""
+
+    def problem(self) -> str | None:
+        rules = self.optimizer.given().values()
+        return (
+            self.staleness.problem_with(self.optimizer.rule, self.push_every)
+            if len(rules) == 1
+            else None
+        )
+
+    @property
+    def shard_rule(self) -> UpdateRule:
+        """What the shards carry out: the optimizer, or what is made of it against staleness."""
+        return self.staleness.made_of(self.optimizer.rule)
+
     @property
     def update_rule(self) -> str:
-        return self.optimizer.rule.name
+        return self.shard_rule.name
+
+    @property
+    def computes_on(self) -> str:
+        return self.shard_rule.serves or super().computes_on
+
+    @property
+    def pushed(self) -> tuple[str, ...]:
+        return self.shard_rule.pushed
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """Names of what replicas and shards exchange, or shards keep, beside the model."""
+        rule = self.shard_rule
+        return (*rule.kept, *rule.pushed, *([] if rule.serves is None else [rule.serves]))
 
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.rule.problem_in(run)
@@ -101,7 +133,7 @@ class Downpour(StrategyKind):
         """0: a replica takes no steps of its own between fetches."""
         if self.local_learning_rate is not None:
             return self.local_learning_rate
-        return self.optimizer.rule.local_learning_rate
+        return self.shard_rule.local_learning_rate
 
     @property
     def staleness_bound(self) -> int:

@@ -3,7 +3,8 @@
 Each chunk is applied at most once, and only if it is sound.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
@@ -35,7 +36,7 @@ from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushCont
 from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
-from disttrain.state.vector import BUFFERS
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import Header, Reason, Verb
 
 
@@ -50,22 +51,44 @@ class PushedGradients(HolderSide):
         state: ShardState,
         records: Records,
         extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+        *,
+        scales_rate: bool = False,
+        most_stale: int | None = None,
     ) -> None:
-        """`extent`: how long the run is, by its training samples."""
+        """`extent`: how long the run is, by its training samples.
+
+        `scales_rate`: each push's rate is divided by its staleness. `most_stale`: pushes that are
+        staler at their first chunk are refused.
+        """
         super().__init__(rule.config, state, records)
         self._rule = rule
         self._extent = extent
+        self._scales_rate = scales_rate
+        self._most_stale = most_stale
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
+        self._beside: defaultdict[SenderIncarnation, dict[str, Tensor]] = defaultdict(dict)
+        """What goes with the next chunk of each sender's gradient."""
         self.handlers[Verb.PUSH] = self._push
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        rule = update_rules.rule_for(cls.config_of(stage))
-        return cls(rule, state, records, partial(defaults.extent, stage))
+        staleness = stage.strategy.only_downpour.staleness
+        return cls(
+            update_rules.rule_for(cls.config_of(stage)),
+            state,
+            records,
+            partial(defaults.extent, stage),
+            scales_rate=staleness.scale_rate is not None,
+            most_stale=staleness.most,
+        )
+
+    @staticmethod
+    def config_of(stage: Spec) -> Any:
+        return stage.strategy.only_downpour.shard_rule
 
     @staticmethod
     def room(config: ShardRule, share: Share, description: Mapping[str, str]) -> Values:
@@ -76,6 +99,9 @@ class PushedGradients(HolderSide):
         self, values: Values, description: Mapping[str, str], returned_to: int | None
     ) -> None:
         super().begin(values, description, returned_to)
+        self._beside.clear()
+        chunks = values.share.num_chunks(values.trained)
+        self.state.deliveries.complete_groups(chunks, 1 + len(self.config.pushed))
         run = self._extent(self.state.train_samples)
         self._factor = self.config.rates(run)
 
@@ -88,6 +114,9 @@ class PushedGradients(HolderSide):
         for known in [known for known in self._fetches if known.sender == incarnation.sender]:
             if known.incarnation <= incarnation.incarnation:
                 del self._fetches[known]
+        for known in [known for known in self._beside if known.sender == incarnation.sender]:
+            if known.incarnation <= incarnation.incarnation:
+                del self._beside[known]
         if self.state.values is not None:
             self.state.values.drop_sender(incarnation)
 
@@ -100,27 +129,42 @@ class PushedGradients(HolderSide):
         if decision is Decision.DUPLICATE:
             return self._repeated(header)
         sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
-        raise Refused(REASONS[decision], sentence)
+        known = self.state.deliveries.of(header.sender, header.incarnation)
+        was_refused = decision is Decision.REFUSED_BEFORE
+        raise Refused(known.why_refused if was_refused else REASONS[decision], sentence)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _check_sound(header, self.state)
-        part = _part(self.values, header)
+        if header.chunk == 0:
+            self._check_age(header)
+        part = _part(self.values, header, self.config.pushed)
         sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
-            self._give_up(header)
+            self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
         present = self._present(part, sent)
         if header.chunk == 0:
             self._begin(header)
         context = self._push_context(header)
+        if part.vector.name in self.config.pushed:
+            # Nothing changes before the gradient is here. The payload is gone by then.
+            self._beside[_sender(header)][part.vector.name] = sent.clone()
+        else:
+            self._change(part, present, header, sent, context)
+        return self._applied(header, context.rate)
+
+    def _change(
+        self, part: Part, present: list[Range], header: Header, sent: Tensor, push: PushContext
+    ) -> None:
         if self.state.cut is not None:
             self.state.cut.before_change(part)
         if not part.vector.is_trained:
             merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            for beside in self._beside_of(header).values():
+                beside.mul_(header.scale**2)
             for piece in self._pieces(part, present):
-                self._update(piece, part, header, gradient, context)
-        return self._applied(header, context.rate)
+                self._update(piece, part, header, gradient, push)
 
     def _present(self, part: Part, sent: Tensor) -> list[Range]:
         """The elements that have a gradient."""
@@ -153,11 +197,18 @@ class PushedGradients(HolderSide):
     ) -> None:
         first = piece.part.first - part.first
         _, _, rate_factor, decay_factor = piece.factors
-        chunk = self._chunk(piece.part, header)
-        chunk = chunk._replace(steps=piece.steps, decay_factor=decay_factor)
+        cut = slice(first, first + piece.part.count)
+        chunk = self._chunk(piece.part, header)._replace(
+            steps=piece.steps,
+            decay_factor=decay_factor,
+            pushed={name: each[cut] for name, each in self._beside_of(header).items()},
+        )
         if rate_factor != 1.0:
             push = replace(push, rate=push.rate * rate_factor)
-        self._rule.apply(chunk, gradient[first : first + piece.part.count], push)
+        self._rule.apply(chunk, gradient[cut], push)
+
+    def _beside_of(self, header: Header) -> dict[str, Tensor]:
+        return self._beside[_sender(header)] if self.config.pushed else {}
 
     def _begin(self, header: Header) -> None:
         state = self.state
@@ -173,12 +224,16 @@ class PushedGradients(HolderSide):
     def _push_context(self, header: Header) -> PushContext:
         """As it was at the push's first chunk: its sender's mean changes when it is complete."""
         delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        staleness, mean = delivered.first_staleness, delivered.mean_staleness
+        rate = self._rate(delivered.schedule_samples)
+        if self._scales_rate:
+            rate /= max(1.0, staleness if staleness >= 0 else mean)
         return PushContext(
             sender=header.sender,
-            staleness=delivered.first_staleness,
-            mean_staleness=delivered.mean_staleness,
+            staleness=staleness,
+            mean_staleness=mean,
             steps=delivered.first_steps,
-            rate=self._rate(delivered.schedule_samples),
+            rate=rate,
             live_replicas=delivered.first_live_replicas,
         )
 
@@ -188,11 +243,24 @@ class PushedGradients(HolderSide):
         of_sender = values.of_sender(incarnation, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
+    def fetched(self, header: Header) -> Vector | None:
+        named = self.values.share.placement.vector(header.vector)
+        return named if self._is_made(named) else super().fetched(header)
+
     def served(self, header: Header, part: Part) -> memoryview:
-        if not (part.vector.is_trained and self._rule.serves_anew):
+        if not self._is_made(part.vector):
             return super().served(header, part)
-        context = self._fetch_context(header)
-        return bytes_of(self._rule.serve(self._chunk(part, header), context))
+        beside = part._replace(vector=self.values.trained)
+        chunk = self._chunk(beside, header)
+        # Always the same memory: it stays in the processor's cache until it is sent.
+        out = self._scratch_like(chunk.parameters)
+        self._rule.serve(chunk, self._fetch_context(header), out)
+        return bytes_of(out)
+
+    def _is_made(self, named: Vector | None) -> bool:
+        """Whether the rule makes it when it is fetched."""
+        made = self.config.serves
+        return made is not None and named == self.values.trained.beside(made)
 
     def _fetch_context(self, header: Header) -> FetchContext:
         incarnation = SenderIncarnation(header.sender, header.incarnation)
@@ -246,13 +314,18 @@ class PushedGradients(HolderSide):
         answer = self.state.answer(Verb.PUSHED, header)
         return Answer(answer._replace(staleness=staleness, count=0, first=0))
 
-    def _give_up(self, header: Header) -> NoReturn:
-        self.state.deliveries.give_up(header.sender, header.incarnation)
-        self.records.refused(header, Reason.NOT_FINITE)
-        sentence = (
-            f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
-        )
-        raise Refused(Reason.NOT_FINITE, sentence)
+    def _check_age(self, header: Header) -> None:
+        """Of a push, by its first chunk: what is begun is applied, whoever pushes meanwhile."""
+        staleness = self._staleness(header)
+        if self._most_stale is not None and staleness > self._most_stale:
+            most = f"{staleness} updates old, staleness.maximum.updates is {self._most_stale}"
+            self._give_up(header, Reason.TOO_STALE, f"is {most}")
+
+    def _give_up(self, header: Header, reason: Reason, why: str) -> NoReturn:
+        is_stale = reason is Reason.TOO_STALE
+        self.state.deliveries.give_up(header.sender, header.incarnation, is_stale=is_stale)
+        self.records.refused(header, reason)
+        raise Refused(reason, f"chunk {header.chunk} of push {header.sequence} {why}")
 
     def _rate(self, samples: int) -> float:
         rate: float = self.config.learning_rate
@@ -264,9 +337,12 @@ class PushedGradients(HolderSide):
         return self.state.count - header.version if known else -1
 
     def _scaled(self, sent: Tensor, scale: float) -> Tensor:
-        if self._scratch.numel() < sent.numel():
-            self._scratch = torch.zeros_like(sent)
-        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+        return torch.mul(sent, scale, out=self._scratch_like(sent))
+
+    def _scratch_like(self, values: Tensor) -> Tensor:
+        if self._scratch.numel() < values.numel():
+            self._scratch = torch.zeros_like(values)
+        return self._scratch[: values.numel()]
 
 
 class _Piece(NamedTuple):
@@ -287,27 +363,33 @@ def _check_sound(header: Header, state: ShardState) -> None:
         raise Refused(Reason.MALFORMED, sentence)
 
 
-def _part(values: Values, header: Header) -> Part:
+def _sender(header: Header) -> SenderIncarnation:
+    return SenderIncarnation(header.sender, header.incarnation)
+
+
+def _part(values: Values, header: Header, pushed: Sequence[str]) -> Part:
     """What a chunk changes. Raises Refused for one that does not fit.
 
-    The parameters' chunks come first, cut as everywhere; then parts of the buffers.
+    The parameters' chunks come first, cut as everywhere, each after those that are `pushed` with
+    it; then parts of the buffers.
     """
-    vector = values.vector_of(header)
-    if vector is not None and values.holds(vector, header):
-        part = Part(vector, header.chunk, header.first, header.count)
-        if _is_chunk(part, header, values):
+    trained, group = values.trained, 1 + len(pushed)
+    parameter_chunks = values.share.num_chunks(trained)
+    number, place = divmod(header.chunk, group)
+    if number >= parameter_chunks:
+        vector = values.vector_of(header)
+        if vector is not None and vector.name == BUFFERS and values.holds(vector, header):
+            return Part(vector, header.chunk, header.first, header.count)
+    else:
+        vector = [*map(trained.beside, pushed), trained][place]
+        part = values.share.chunk(vector, number)
+        said = header.vector, header.element_type, header.first, header.count
+        known = values.share.placement.number(vector), vector.element_type, part.first, part.count
+        if said == known and header.chunks >= group * parameter_chunks:
             return part
     end = header.first + header.count
     sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
     raise Refused(Reason.WRONG_LAYOUT, sentence)
-
-
-def _is_chunk(part: Part, header: Header, values: Values) -> bool:
-    parameter_chunks = values.share.num_chunks(values.trained)
-    if part.chunk >= parameter_chunks:
-        return part.vector.name == BUFFERS
-    is_whole = part.vector.is_trained and part == values.share.chunk(part.vector, part.chunk)
-    return is_whole and header.chunks >= parameter_chunks
 
 
 def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:
