@@ -1274,14 +1274,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a schedule whose rate falls before it has grown",
-        file=f"{_R}/job/schedule.py",
+        file=f"{_R}/job/schedule_kinds.py",
         old="    if warmup is None or grows is None or fallen is None or grows < fallen:",
         new="    if True:",
         tests=(f"{_UNIT}/job/test_schedule.py",),
     ),
     Mutant(
         name="a schedule that is refused for a float's rounding",
-        file=f"{_R}/job/schedule.py",
+        file=f"{_R}/job/schedule_kinds.py",
         old="end * _ROUNDED_UP:",
         new="end:",
         tests=(f"{_UNIT}/job/test_schedule.py",),

@@ -14,14 +14,14 @@ from builders.jobs import a_job
 from disttrain.job import defaults
 from disttrain.job.finding import InvalidManifest
 from disttrain.job.length import UNKNOWN, Extent, Length
-from disttrain.job.schedule import (
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import (
     Constant,
     Cosine,
     DecayShape,
     InverseRoot,
     Linear,
     LinearWarmup,
-    Schedule,
     ScheduleKind,
     Steps,
     Warmup,

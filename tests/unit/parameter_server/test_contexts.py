@@ -11,7 +11,8 @@ from torch import Tensor
 from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
 from builders.transports import a_chunk_header
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd

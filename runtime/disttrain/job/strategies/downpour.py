@@ -8,7 +8,8 @@ from pydantic import Field
 
 from disttrain.job import subclasses
 from disttrain.job.length import Extent
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.update_rule import UpdateRule

@@ -14,7 +14,7 @@ from torch import Tensor
 from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job import defaults
 from disttrain.job.length import UNKNOWN, Extent
-from disttrain.job.schedule import Factor, full_rate
+from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
