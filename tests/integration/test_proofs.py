@@ -192,6 +192,9 @@ CASES = {
         clip_norm=0.4,
     ),
     "rmsprop": Case("rmsprop: {learningRate: 0.01}", partial(RMSprop, lr=0.01)),
+    "rmsprop, centered": Case(
+        "rmsprop: {learningRate: 0.01, centered: true}", partial(RMSprop, lr=0.01, centered=True)
+    ),
 }
 
 

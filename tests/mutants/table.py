@@ -1280,6 +1280,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/job/test_schedule.py",),
     ),
     Mutant(
+        name="a variance that is a rounding error below 0",
+        file=f"{_R}/parameter_server/update_rules/rmsprop.py",
+        old="variance.clamp_min_(0.0).sqrt_()",
+        new="variance.sqrt_()",
+        tests=(f"{_UNIT}/parameter_server/test_update_rules.py",),
+    ),
+    Mutant(
         name="a schedule that is refused for a float's rounding",
         file=f"{_R}/job/schedule_kinds.py",
         old="end * _ROUNDED_UP:",

@@ -12,6 +12,7 @@ from disttrain.job.length import Extent, Measured
 from disttrain.job.schedule_kinds import (
     Constant,
     Cosine,
+    Exponential,
     Factor,
     InverseRoot,
     Linear,
@@ -37,6 +38,7 @@ class Schedule(Section):
         "steps",
         "cosine",
         "linear",
+        "exponential",
         "inverseRoot",
         "warmupStableDecay",
     )
@@ -58,6 +60,9 @@ class Schedule(Section):
 
     linear: Linear | None = None
     """Fall in a straight line."""
+
+    exponential: Exponential | None = None
+    """Fall by the same factor again and again."""
 
     inverse_root: InverseRoot | None = None
     """Fall with the root of the samples."""

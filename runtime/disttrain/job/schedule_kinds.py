@@ -207,6 +207,23 @@ class Linear(Falling):
         return _straight(done)
 
 
+class Exponential(ScheduleKind):
+    """The rate falls by the same factor over each length of the run. It never ends."""
+
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(examples=[0.94])
+    """What the rate is multiplied by over each such length, smoothly."""
+
+    per: Length = Field(examples=[{"epochs": 2}])
+    """Over how much of the run it does so once."""
+
+    def after(self, warmup: float, run: Extent) -> Factor:
+        factor, length = self.factor, self.per.length_in(run)
+        return lambda samples: float(factor ** (max(0.0, samples - warmup) / length))
+
+    def lengths(self) -> Iterator[tuple[str, Measured]]:
+        yield "per", self.per
+
+
 class InverseRoot(ScheduleKind):
     """The rate falls with the root of the samples, as the Transformer's. It needs a `warmup`.
 

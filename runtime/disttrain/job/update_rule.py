@@ -20,8 +20,8 @@ class UpdateRule(Section):
     # as 32 small letters and underscores.
 
     kept: ClassVar[tuple[str, ...]] = ()
-    # What a holder keeps beside the parameters, as long as they are: the vectors' names. They are
-    # in checkpoints and can be fetched.
+    # What a holder always keeps beside the parameters, as long as they are: the vectors' names.
+    # They are in checkpoints and can be fetched.
 
     kept_of_sender: ClassVar[tuple[str, ...]] = ()
     # The same for each incarnation of a replica, filled with 0 before its first push or fetch. They
@@ -63,7 +63,7 @@ class UpdateRule(Section):
 
     @property
     def initial_state(self) -> dict[str, float]:
-        """What each vector of `kept` is filled with at first."""
+        """By name the vectors that are kept, and what each is filled with at first."""
         return dict.fromkeys(self.kept, 0.0)
 
     @property

@@ -17,7 +17,7 @@ class Chunk(NamedTuple):
 
     parameters: Tensor
     state: Mapping[str, Tensor]
-    """The vectors of `UpdateRule.kept`, by name."""
+    """The vectors of `UpdateRule.initial_state`, by name."""
     of_sender: Mapping[str, Tensor]
     """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
     steps: int = 0

@@ -44,7 +44,7 @@ class SerialTraining:
         """One update per push of the run, in the order in which they were applied."""
         recording, model = self._recording, self._learner.model
         spec, seed = recording.spec, recording.data.seed
-        kept = spec.strategy.only_downpour.optimizer.rule.kept
+        kept = spec.strategy.only_downpour.kept
         alone = place(model.tensors.layout, 1, kept)
         placement = replace(alone, factors=recording.placement.factors)
         wires = Wires(placement, recording.chunk_bytes, [_INCARNATION])

@@ -80,6 +80,11 @@ class Downpour(StrategyKind):
     """One replica alone first. null: all replicas begin at once."""
 
     @property
+    def kept(self) -> tuple[str, ...]:
+        """The vectors that shards keep beside the parameters."""
+        return tuple(self.optimizer.rule.initial_state)
+
+    @property
     def update_rule(self) -> str:
         return self.optimizer.rule.name
 
