@@ -14,6 +14,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
 from builders.runs import RunningJob, set_field, set_shards
+from disttrain import Batch
 from disttrain.checkpoint import stores
 from oracles import serial
 from oracles.serial import Course
@@ -90,6 +91,36 @@ def test_plain_sgd_gives_the_bits_of_a_plain_loop(
     )
     course = Course(task=Proving(samples=SAMPLES_IN_SHORT_LAST_BATCH))
     assert_same_bits(found, serial.plain_loop(course, partial(SGD, lr=0.05)))
+
+
+def test_computing_in_bfloat16_gives_the_bits_of_a_plain_loop_under_autocast(
+    tmp_path: Path,
+) -> None:
+    found, job = trained(
+        tmp_path,
+        "spec.strategy.downpour.precision=bfloat16",
+        "spec.parameterServer.shards=2",
+        "spec.task.arguments={model: everything}",
+    )
+    course = Course(task=UnderAutocast("everything"))
+    model = serial.plain_loop(course, partial(SGD, lr=0.05))
+    assert_same_bits(found, model)
+
+    measured = serial.evaluated(course.task, model)
+    assert job.summary()["finalMeasures"]["accuracy"] == measured["accuracy"]
+    assert job.summary()["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
+
+
+class UnderAutocast(Proving):
+    """As people write it without a manifest."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().loss(model, batch)
+
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().measure(model, batch)
 
 
 @pytest.mark.parametrize(("shards", "transport"), [(2, "sharedMemory"), (3, "tcp")])

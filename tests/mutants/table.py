@@ -712,6 +712,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_device.py",),
     ),
     Mutant(
+        name="an evaluation in another precision than the training",
+        file=f"{_R}/replica/task_calls.py",
+        old="                measures: object = self._task.measure(model, batch)",
+        new="                pass\n            measures: object = self._task.measure(model, batch)",
+        tests=(f"{_UNIT}/replica/test_precision.py",),
+    ),
+    Mutant(
+        name="bfloat16 on a GPU without it",
+        file=f"{_R}/replica/task_calls.py",
+        old='device.type == "cuda" and not _computes_in_bfloat16()',
+        new="False",
+        tests=(f"{_UNIT}/replica/test_precision.py",),
+    ),
+    Mutant(
         name="two launchers in one folder",
         file=f"{_R}/launch/run_folder.py",
         old="        if self.job.exists():",

@@ -59,7 +59,8 @@ def measured(checkpoint: str, job_file: Path | None) -> list[str]:
             job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
         found = stores.verify(meant.path)
         task = task_calls.load(job, folder)
-        place = task_calls.resolve_device(job.spec.replicas.device)
+        autocasts = defaults.autocasts(job.spec)
+        place = task_calls.resolve_device(job.spec.replicas.device, autocasts=autocasts)
         model = _model(found, task, job).to(place)
         return list(_lines(meant.said, _measure(job, task, model, place)))
 

@@ -57,6 +57,10 @@ def precision(spec: Spec) -> Precision:
     return spec.strategy.rule.computes_in
 
 
+def autocasts(spec: Spec) -> bool:
+    return spec.strategy.rule.autocasts
+
+
 def evaluation_batch_size(spec: Spec) -> int:
     given = spec.evaluation.batch_size if spec.evaluation else None
     return given or EVALUATION_BATCHES * samples_per_step(spec)

@@ -19,6 +19,15 @@ class Precision(StrEnum):
     """Double precision: twice the memory and bytes, and many more correct digits."""
 
 
+class Numbers(StrEnum):
+    """Numbers of a part of the work of a job that trains in single precision."""
+
+    FLOAT32 = "float32"
+    """Single precision."""
+    BFLOAT16 = "bfloat16"
+    """The same range with 8 significant bits in place of 24: half of the bytes."""
+
+
 class FirstStage(Section):
     """What a job does before its strategy begins."""
 
@@ -84,6 +93,11 @@ class StrategyKind(Section):
     @property
     def computes_in(self) -> Precision:
         return Precision.FLOAT32
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether models compute in bfloat16 what PyTorch takes to be safe in it."""
+        return False
 
     def samples_per_step(self, batch_size: int | None) -> int:
         """What a replica computes at once, where `batch_size` is the job's."""

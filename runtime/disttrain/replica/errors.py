@@ -3,6 +3,7 @@
 FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
+├── DeviceTooOld         the GPU that is there does not compute with what the manifest says
 ├── TooManyShards        this process may not open a connection to each shard
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
 └── JobEnded             a loop of its own joins, or goes on, after the job has ended
@@ -20,6 +21,10 @@ class ModelNotSupported(FinalError):
 
 class DeviceNotFound(FinalError):
     """The device of the manifest is not on this machine."""
+
+
+class DeviceTooOld(FinalError):
+    """The GPU of this machine does not compute with the numbers that the manifest says."""
 
 
 class TooManyShards(FinalError):

@@ -83,6 +83,12 @@ def _replicas_have_groups(spec: Spec, found: Sandblaster) -> str | None:
     return lack and f"{lack}; take smaller portions, or fewer to a group"
 
 
+def _warm_start_is_plain(_: Spec, found: Sandblaster) -> str | None:
+    if found.warm_start is None or not found.warm_start.rule.autocasts:
+        return None
+    return "is for strategy.downpour, got bfloat16; a method that follows computes in float32"
+
+
 RULES = (
     _not_for_it(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
@@ -115,6 +121,12 @@ RULES = (
         expression="!has(self.strategy.sandblaster) || "
         "!has(self.strategy.sandblaster.warmStart) || !has(self.stop.samples) || "
         "self.stop.samples > self.strategy.sandblaster.warmStart.samples",
+    ),
+    Rule(
+        "A warm start computes in the method's precision.",
+        (*_SANDBLASTER, "warmStart", "downpour", "precision"),
+        ((*_SANDBLASTER, "warmStart"),),
+        for_strategy(Sandblaster, _warm_start_is_plain),
     ),
     Rule(
         "Sandblaster is not recorded: the same manifest gives the same bits.",

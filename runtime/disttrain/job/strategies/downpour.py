@@ -11,7 +11,7 @@ from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
-from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.strategy_kind import Numbers, StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
@@ -50,6 +50,10 @@ class Downpour(StrategyKind):
     summary = "Asynchronous SGD with a parameter server."
     groups_parameters = True
 
+    precision: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What replicas compute with. bfloat16: torch.autocast around the forward pass and the loss, in
+    training and evaluation. Parameters, gradients and all that shards hold stay float32."""
+
     push_every: Count = 1
     """Steps whose gradients are summed into one push; n_push in the papers."""
 
@@ -83,6 +87,10 @@ class Downpour(StrategyKind):
     def kept(self) -> tuple[str, ...]:
         """The vectors that shards keep beside the parameters."""
         return tuple(self.optimizer.rule.initial_state)
+
+    @property
+    def autocasts(self) -> bool:
+        return self.precision is Numbers.BFLOAT16
 
     @property
     def update_rule(self) -> str:
