@@ -87,6 +87,16 @@ class Interleaved:
         assert values is not None
         return values.tensor(PARAMETERS)
 
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """What is beside the parameters; what senders fetch comes last."""
+        config = self._rule.config
+        return config.kept if config.serves is None else (*config.kept, config.serves)
+
+    @property
+    def _fetched(self) -> int:
+        return TRAINED if self._rule.config.serves is None else TRAINED + len(self._named)
+
     def run(self, chunks: int) -> None:
         for _ in range(chunks):
             next(self.chance.choice(self._doing))
@@ -114,7 +124,7 @@ class Interleaved:
     def _begun(self) -> Shard:
         state = ShardState(index=0, incarnation=self._incarnation, live_replicas=SENDERS)
         shard = downpour_shards.build(state, self._rule)
-        placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._rule.config.kept)
+        placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._named)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):
             shard.admit(SenderIncarnation(index, 1))
@@ -134,7 +144,8 @@ class Interleaved:
                 # From another incarnation of the shard everything is asked for again.
                 chunk, incarnation, mean = 0, self._incarnation, sender.mean_staleness
                 sender.version = incarnation, self.count
-            asked = self._header(Verb.FETCH, sender, sender.fetches, chunk)._replace(count=1)
+            asked = self._header(Verb.FETCH, sender, sender.fetches, chunk)
+            asked = asked._replace(count=1, vector=self._fetched)
             (answer,) = self.shard.handle(asked, memoryview(b""))
             given = torch.frombuffer(bytearray(answer.payload), dtype=torch.float32)
             wanted = self.expected.fetch(CUTS[chunk], sender, mean)

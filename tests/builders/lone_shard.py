@@ -41,7 +41,7 @@ class LoneShard:
     ) -> None:
         """`job`: what the shard is told; `PLAIN` is part of it."""
         self._job, self._folder, self._kind = job, folder, kind
-        kept = job.spec.strategy.only_downpour.kept
+        kept = job.spec.strategy.only_downpour.vectors
         self._placement = a_placement(elements, kept=kept)
         self._transport = self._opened(Role.COORDINATOR)
         self._listener = self._transport.listen(an_address(kind, folder, "coordinator"))

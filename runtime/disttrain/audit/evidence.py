@@ -14,6 +14,7 @@ from disttrain.job import names
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.replica import ledger as replica_ledger
+from disttrain.state.placement import TRAINED
 from disttrain.telemetry import folding, record_file
 from disttrain.telemetry.folding import Shape
 
@@ -145,6 +146,8 @@ class Evidence:
     replicas: Mapping[int, tuple[Incarnation, ...]]
     is_running: bool = False
     """The run went on while its logs were read: replicas' first, then shards'."""
+    fetched_vectors: frozenset[int] = frozenset({TRAINED})
+    """Numbers of what replicas compute with, or measure; they are all as long."""
     batch_method: bool = False
     """The strategy is sandblaster: shards add up the gradients of whole batches."""
     warm_start: bool = False

@@ -24,14 +24,14 @@ from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.location import Location
-from disttrain.job.spec import Audit
+from disttrain.job.spec import Audit, Spec
 from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica import ledger as replica_ledger
 from disttrain.replica.ledger import Kind as ReplicaKind
-from disttrain.state.placement import Range
+from disttrain.state.placement import TRAINED, Placement, Range
 from disttrain.state.vector import Vector
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import FileName
@@ -86,6 +86,7 @@ def read(folder: Path) -> Evidence:
         is_running=is_running,
         shards=found.shards,
         replicas=found.replicas,
+        fetched_vectors=_fetched_vectors(job.spec, None if state is None else state.placement),
         batch_method=batches is not None,
         warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",
@@ -96,6 +97,15 @@ def read(folder: Path) -> Evidence:
         last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),
     )
+
+
+def _fetched_vectors(spec: Spec, placement: Placement | None) -> frozenset[int]:
+    if placement is None:
+        return frozenset({TRAINED})
+    rules = [stage.strategy.rule for stage in defaults.stages(spec)]
+    wanted = {name for rule in rules for name in (rule.computes_on, rule.evaluates)}
+    numbers = (placement.number(each) for each in placement.vectors if each.name in wanted)
+    return frozenset({TRAINED, *numbers})
 
 
 def logs(folder: Path) -> Logs:

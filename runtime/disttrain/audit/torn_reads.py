@@ -1,13 +1,15 @@
 """Promise 5: no torn reads. A fetch holds every chunk, whole, of one incarnation of each shard."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 
 from disttrain.audit.evidence import Evidence, Incarnation, Records, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
-from disttrain.state.placement import TRAINED
 
 PROMISE = "5. no torn reads"
 
@@ -25,7 +27,7 @@ def check(evidence: Evidence) -> Finding:
         return not_checkable(PROMISE, "chunks are logged only with spec.record: true")
     given = {
         (incarnation.index, incarnation.incarnation): by_sender(
-            incarnation.of(ShardKind.CHUNK_FETCHED)
+            _of_vectors(incarnation.of(ShardKind.CHUNK_FETCHED), evidence.fetched_vectors)
         )
         for incarnation in evidence.shard_incarnations
     }
@@ -45,6 +47,11 @@ def check(evidence: Evidence) -> Finding:
     return judge(PROMISE, violations, f"{fetches} fetches from a shard, {chunks} chunks given out")
 
 
+def _of_vectors(records: Records, numbers: Iterable[int]) -> Records:
+    found: Records = records[np.isin(records["vector"], list(numbers))]
+    return found
+
+
 def _incomplete(replica: Incarnation, given: Given) -> Iterator[str]:
     chunks: dict[tuple[int, int], dict[int, set[int]]] = {}
     for place, senders in given.items():
@@ -62,13 +69,16 @@ def _incomplete(replica: Incarnation, given: Given) -> Iterator[str]:
 
 
 def _chunks(records: Records) -> dict[int, set[int]]:
-    """By fetch, the chunks of the parameters that were not given out but for other fetches."""
-    parameters = records[records["vector"] == TRAINED]
-    all_chunks = set(parameters["chunk"].tolist())
-    missing: dict[int, set[int]] = {}
-    for record in parameters:
-        missing.setdefault(int(record["sequence"]), set(all_chunks)).discard(int(record["chunk"]))
-    return missing
+    """By fetch, the chunks of its vector that were not given out but for other fetches."""
+    all_chunks = set(records["chunk"].tolist())
+    missing: dict[tuple[int, int], set[int]] = {}
+    for record in records:
+        fetch = int(record["sequence"]), int(record["vector"])
+        missing.setdefault(fetch, set(all_chunks)).discard(int(record["chunk"]))
+    found: dict[int, set[int]] = defaultdict(set)
+    for (sequence, _), chunks in missing.items():
+        found[sequence] |= chunks
+    return found
 
 
 def _versions(incarnation: Incarnation) -> set[int]:

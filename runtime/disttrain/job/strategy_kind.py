@@ -72,6 +72,16 @@ class StrategyKind(Section):
     def update_rule(self) -> str:
         """What changes the parameters, as checkpoints name it."""
 
+    @property
+    def computes_on(self) -> str:
+        """The name of the vector that replicas compute with."""
+        return "parameters"
+
+    @property
+    def evaluates(self) -> str:
+        """The name of the vector that evaluations measure while the job trains."""
+        return "parameters"
+
     def holding_replicas(self, replicas: int) -> int:
         """How many, from the first on, hold the job's state and write checkpoints; 0: shards do."""
         del replicas

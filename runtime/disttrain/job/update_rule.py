@@ -28,6 +28,10 @@ class UpdateRule(Section):
     # are in no checkpoint: after a shard's restart they are new, and the staleness of pushes that
     # were computed on what was served before is unknown.
 
+    serves: ClassVar[str | None] = None
+    # The name of what replicas compute with, where that is not the parameters: a vector that nobody
+    # keeps, as long as they are, which the rule makes whenever it is fetched.
+
     zero_is_a_step: ClassVar[bool] = False
     # Whether a gradient of 0 changes a parameter or what is kept beside it. Parameters that have no
     # gradient at all are then left out of a push, as torch.optim leaves them alone.

@@ -16,6 +16,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.step_counts import StepCounts
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
+from disttrain.state.vector import Vector
 from disttrain.transport.header import Header, Reason, Role, Verb
 
 
@@ -174,8 +175,12 @@ class HolderSide(ABC):
         del header
         return None
 
+    def fetched(self, header: Header) -> Vector | None:
+        """The vector that a FETCH names; None: there is no such thing here."""
+        return self.values.vector_of(header)
+
     def served(self, header: Header, part: Part) -> memoryview:
-        """What the sender of a FETCH gets for some elements."""
+        """What the sender of a FETCH gets for some elements of the vector that it names."""
         del header
         return self.values.bytes_of(part)
 

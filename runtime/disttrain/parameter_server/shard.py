@@ -201,13 +201,9 @@ class Shard:
         refused = self.stage.unfetchable(header)
         if refused is not None:
             raise refused
-        values = self.stage.values
-        vector, end = values.vector_of(header), header.chunk + header.count
-        if (
-            vector is None
-            or end > values.share.num_chunks(vector)
-            or header.count > MOST_CHUNKS_PER_FETCH
-        ):
+        share = self.stage.values.share
+        vector, end = self.stage.fetched(header), header.chunk + header.count
+        if vector is None or end > share.num_chunks(vector) or header.count > MOST_CHUNKS_PER_FETCH:
             what = f"vector {header.vector}" if vector is None else str(vector)
             sentence = f"chunks {header.chunk} to {end} of {what} are not here"
             raise Refused(Reason.WRONG_LAYOUT, sentence)

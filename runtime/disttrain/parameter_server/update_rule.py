@@ -65,14 +65,12 @@ class Rule(ABC, Generic[Config]):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        # Else the memory of the parameters is sent, without a copy.
-        self.serves_anew = type(self).serve is not Rule.serve
 
     @abstractmethod
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         """Update the chunk in place, not the gradient."""
 
     def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
-        """What the sender computes with, as long as the parameters, which stay as they are."""
+        """The vector that the manifest's type `serves`; the parameters stay as they are."""
         del fetch
         return chunk.parameters

@@ -39,6 +39,7 @@ _COMPUTE_KINDS = (
     Kind.NOT_FINITE,
     Kind.ADOPTED,
     Kind.FETCHING_NOW,
+    Kind.FETCHING_AGAIN,
     Kind.FLUSHED,
 )
 _NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")

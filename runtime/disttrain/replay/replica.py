@@ -89,7 +89,7 @@ class ReplayedReplica:
         run = defaults.extent(self._recording.spec, self._recording.data.samples)
         self._downpour = Downpour(connection, manifest, pace=NeverWaits(), run=run)
         loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
-        connection.fetches.ask(model.first_fetch_into)
+        connection.fetches.ask(partial(model.first_fetch_into, manifest.computes_on))
         try:
             first = connection.fetches.wait()
             model.adopt_first_fetch()
@@ -135,11 +135,14 @@ class ReplayedReplica:
 
     def _ends(self) -> bool:
         """Flush and fetch where the run did between two steps; whether no step follows."""
-        while (kind := self.ledger.following_kind) in {Kind.FLUSHED, Kind.FETCHING_NOW}:
-            if kind == Kind.FLUSHED:
-                self._downpour.flush()
-            else:
-                self._downpour.fetch_now()
+        downpour = self._downpour
+        between = {
+            Kind.FLUSHED: downpour.flush,
+            Kind.FETCHING_NOW: downpour.fetch_now,
+            Kind.FETCHING_AGAIN: downpour.fetch_again,
+        }
+        while (kind := self.ledger.following_kind) in between:
+            between[Kind(kind)]()
         return kind != Kind.STEP
 
 

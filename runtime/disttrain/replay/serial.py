@@ -44,8 +44,7 @@ class SerialTraining:
         """One update per push of the run, in the order in which they were applied."""
         recording, model = self._recording, self._learner.model
         spec, seed = recording.spec, recording.data.seed
-        kept = spec.strategy.only_downpour.kept
-        alone = place(model.tensors.layout, 1, kept)
+        alone = place(model.tensors.layout, 1, spec.strategy.only_downpour.vectors)
         placement = replace(alone, factors=recording.placement.factors)
         wires = Wires(placement, recording.chunk_bytes, [_INCARNATION])
         log = Incarnation(
@@ -65,7 +64,8 @@ class SerialTraining:
         self._downpour = _PushesWhenFlushed(connection, manifest, pace=NeverWaits(), run=extent)
         loop = TrainingLoop(self._downpour, self._learner.loss, self, LostLeases(frozenset), seed)
         self._order = iter(order)
-        self._downpour.begin(connection.first_fetch(partial(wires.time.wait, LOOK_AGAIN_SECONDS)))
+        meanwhile = partial(wires.time.wait, LOOK_AGAIN_SECONDS)
+        self._downpour.begin(connection.first_fetch(meanwhile, manifest.computes_on))
         loop.train_until(self._ends)
         wires.time.close()
 
@@ -77,11 +77,17 @@ class SerialTraining:
         """It ends with the order."""
 
     def _ends(self) -> bool:
-        """Update with what a push carries as soon as it is computed; whether no push follows."""
+        """Update with what a push carries as soon as it is computed; whether no push follows.
+
+        Then the model has what is to be measured.
+        """
         if not self._items:
             self._downpour.flush()
-            self._downpour.fetch_now()
             self._items.extend(next(self._order, ()))
+            if self._items:
+                self._downpour.fetch_again()
+            else:
+                self._downpour.fetch_now()
         return not self._items
 
     def _serve(self, shard: ReplayedShard, wires: Wires) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from disttrain.coordinator.protocol.fields import START, Position
@@ -16,7 +17,7 @@ from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.state.vector import Vector
+from disttrain.state.vector import PARAMETERS, Vector
 from disttrain.telemetry import logs
 from disttrain.telemetry.metrics import Histogram
 from disttrain.transport.interface import Buffer
@@ -334,12 +335,14 @@ class Connection:
         values = self.model.values_to_upload()
         self.pushes.call(lambda: self.pushes.client.upload(values, shards))
 
-    def first_fetch(self, meanwhile: Callable[[], None]) -> FetchResult:
+    def first_fetch(self, meanwhile: Callable[[], None], name: str = PARAMETERS) -> FetchResult:
         """Take over what the shards have; `meanwhile()` is called until they have answered.
+
+        `name`: of the vector that is computed with.
 
         They answer only when somebody uploaded the initial values, which may be this process.
         """
-        self.fetches.ask(self.model.first_fetch_into)
+        self.fetches.ask(partial(self.model.first_fetch_into, name))
         while (fetched := self.fetches.take()) is None:
             meanwhile()
             self.cancellation.check()

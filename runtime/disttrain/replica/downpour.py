@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -67,6 +68,7 @@ class Downpour:
         self._present = self._model.watch_gradients() if watches else None
         # A gradient is clipped before its decay is added, and before it is marked for a sum.
         self._clips_here = self._decay > 0 or (rule.zero_is_a_step and manifest.push_every > 1)
+        self._computes_on, self._evaluates = manifest.computes_on, manifest.evaluates
         self._frozen = FrozenParameters(self._model.tensors)
         self._versions: Versions = ()
         self._computed_on: Versions = ()
@@ -146,16 +148,15 @@ class Downpour:
         self._pushes.wait_answered()
 
     def fetch_now(self) -> Versions:
-        """Compute with freshly fetched parameters from now on; their versions.
+        """Give the model what evaluations measure, freshly fetched; its versions.
 
         Raises ModelError if a frozen parameter has changed.
         """
-        self._frozen.check()
-        self.ledger.mark(Kind.FETCHING_NOW)
-        self._adopt(self._fetches.wait())
-        self._fetches.ask(self._model.fetch_into, self._model.land)
-        self._adopt(self._fetches.wait())
-        return self._versions
+        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)
+
+    def fetch_again(self) -> None:
+        """Compute with freshly fetched values from now on, after an evaluation. As `fetch_now`."""
+        self._fetch_at_once(Kind.FETCHING_AGAIN, self._computes_on)
 
     def progress(self, lost: LostLeases) -> Progress:
         """What is finished: acknowledged by all shards, or given up; any thread may ask."""
@@ -180,6 +181,17 @@ class Downpour:
             fetch_seconds=fetches.waited_seconds,
         )
 
+    def _fetch_at_once(self, mark: Kind, name: str) -> Versions:
+        self._frozen.check()
+        self.ledger.mark(mark)
+        self._adopt(self._fetches.wait())
+        self._ask(name)
+        self._adopt(self._fetches.wait())
+        return self._versions
+
+    def _ask(self, name: str, after_seconds: float | None = 0.0) -> None:
+        self._fetches.ask(partial(self._model.fetch_into, name), self._model.land, after_seconds)
+
     @property
     def _fetches_now(self) -> bool:
         return self.counters.steps % self._fetch_every == 0
@@ -187,11 +199,11 @@ class Downpour:
     def _start_fetching(self) -> None:
         after_seconds = self._pace.fetch_after_seconds()
         if self._waits_for_answers:
-            self._fetches.ask(self._model.fetch_into, self._model.land)
+            self._ask(self._computes_on)
             self._adopt(self._fetches.wait())
         else:
             self._waits = after_seconds is None
-            self._fetches.ask(self._model.fetch_into, self._model.land, after_seconds)
+            self._ask(self._computes_on, after_seconds)
 
     def _judge(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position

@@ -4,7 +4,7 @@ Memory: parameters, one incoming copy that changes places with them, and the gra
 methods belong to the compute thread unless they say otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from disttrain.replica.flat_vector import (
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.factors import Factors, within
 from disttrain.state.layout import TensorSpec
-from disttrain.state.vector import FROZEN, Vector
+from disttrain.state.vector import FROZEN, PARAMETERS, Vector
 from disttrain.task.errors import ModelError
 from disttrain.transport.interface import Buffer, Memory
 
@@ -109,9 +109,12 @@ class FlatModel(GradientViews):
         _require_finite(self.tensors.specs(self.vector), vectors[self.vector].host)
         return {name: vector.buffer for name, vector in vectors.items()}
 
-    def first_fetch_into(self) -> dict[Vector, Buffer]:
-        """Where everything goes before training: into the model itself, but for its buffers."""
-        return {name: vector.buffer for name, vector in self._first_fetch().items()}
+    def first_fetch_into(self, name: str = PARAMETERS) -> dict[Vector, Buffer]:
+        """Where everything goes before training: into the model itself, but for its buffers.
+
+        `name`: of the vector that takes the place of the trained parameters.
+        """
+        return self._into(name, self._first_fetch())
 
     def adopt_first_fetch(self) -> None:
         for vector in self._first_fetch().values():
@@ -120,9 +123,12 @@ class FlatModel(GradientViews):
         if self._frozen is not None:
             torch._foreach_copy_(self.tensors.tensors(self._frozen_vector), self._frozen[1])
 
-    def fetch_into(self) -> dict[Vector, Buffer]:
-        """Where fetched values go: memory that computing does not use (fetch thread)."""
-        return {name: vector.buffer for name, vector in self._fetched().items()}
+    def fetch_into(self, name: str = PARAMETERS) -> dict[Vector, Buffer]:
+        """Where fetched values go: memory that computing does not use (fetch thread).
+
+        `name`: as in `first_fetch_into`.
+        """
+        return self._into(name, self._fetched())
 
     def land(self) -> None:
         """Bring fetched values from the host to where the model computes (fetch thread)."""
@@ -157,6 +163,13 @@ class FlatModel(GradientViews):
             parameter.data = view
         if buffers:
             self._incoming_buffers.scatter()
+
+    def _into(self, name: str, fetched: Mapping[Vector, FlatVector]) -> dict[Vector, Buffer]:
+        own = self.vector
+        return {
+            (own.beside(name) if vector == own else vector): flat.buffer
+            for vector, flat in fetched.items()
+        }
 
     def _first_fetch(self) -> dict[Vector, FlatVector]:
         vectors = {self.vector: self._current[0], **self._incoming_buffers.vectors}

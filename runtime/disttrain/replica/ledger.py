@@ -48,7 +48,7 @@ class Kind(IntEnum):
     ADOPTED = 7
     """The next step computes with fetch `number`."""
     FETCHING_NOW = 8
-    """What is under way is adopted, and a further fetch: for an evaluation."""
+    """What is under way is adopted, and a further fetch: of what an evaluation measures."""
     FLUSHED = 9
     """What is accrued is pushed now."""
     COMPUTED = 10
@@ -63,6 +63,9 @@ class Kind(IntEnum):
     """With `audit: summary`: ACKNOWLEDGED of the pushes `first` to `number` by one incarnation of a
     shard, none left out; the first at `lease` (ns). The last one's fields, but all `samples`
     together."""
+
+    FETCHING_AGAIN = 14
+    """As FETCHING_NOW, after the evaluation: of what is computed with."""
 
 
 ANSWERS = Shape(

@@ -160,7 +160,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
         run = defaults.extent(self._spec, joined.train_samples)
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)
         self._joined = True
-        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_command))
+        fetched = self._connection.first_fetch(self._wait_for_command, manifest.computes_on)
+        self._downpour.begin(fetched)
 
     def _join(self, model: nn.Module) -> Join:
         return Join(

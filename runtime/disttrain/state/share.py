@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from disttrain.state.layout import trained
 from disttrain.state.placement import Placement, Range, chunks
-from disttrain.state.vector import PARAMETERS, Vector
+from disttrain.state.vector import BUFFERS, FROZEN, PARAMETERS, Vector
 
 
 class Part(NamedTuple):
@@ -69,11 +69,16 @@ class Share:
         return Part(vector, number, first, min(first + size, held.end) - first)
 
     def all_chunks(self, vectors: Iterable[Vector]) -> list[Part]:
-        """Those of several vectors, in the table's order: what is trained comes first."""
+        """Those of several vectors, in the table's order.
+
+        What is trained comes first, or what is as long: its first chunk says which version a fetch
+        is of.
+        """
+        number, others = self.placement.number, {FROZEN, BUFFERS}
         return [
-            self.chunk(vector, number)
-            for vector in sorted(vectors, key=self.placement.number)
-            for number in range(self.num_chunks(vector))
+            self.chunk(vector, chunk)
+            for vector in sorted(vectors, key=lambda each: (each.name in others, number(each)))
+            for chunk in range(self.num_chunks(vector))
         ]
 
     def pieces(self, vector: Vector, runs: Iterable[Range]) -> list[Part]:

@@ -1,13 +1,13 @@
 """Runs whose logs are right hold; every single lie in them is found, under its promise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from builders.ledgers import SECOND, LoggedRun
-from disttrain.audit import audit, logs
+from disttrain.audit import audit, logs, torn_reads
 from disttrain.audit.evidence import Evidence, SavedCheckpoint
 from disttrain.audit.finding import Finding, Verdict
 from disttrain.parameter_server.ledger import Kind
@@ -340,6 +340,22 @@ def test_a_chunk_that_was_never_given_is_found() -> None:
     )
 
     assert violated(run) == {"5"}
+
+
+@pytest.mark.parametrize("vectors", [(3, 3), (TRAINED, 3)])
+def test_a_fetch_of_a_prediction_is_whole_or_torn(vectors: Sequence[int]) -> None:
+    run = a_recorded_run()
+    for log in (run.shards[0, 1], run.shards[1, 1]):
+        given = [number for number, r in enumerate(log) if r["kind"] == Kind.CHUNK_FETCHED]
+        for number, vector in zip(given, vectors, strict=True):
+            log[number]["vector"] = vector
+    known = replace(run.evidence(), fetched_vectors=frozenset({TRAINED, 3}))
+
+    is_torn = torn_reads.check(known).verdict is Verdict.VIOLATED
+
+    assert is_torn == (len(set(vectors)) > 1)
+    if not is_torn:
+        assert violated(run) == {"5"}, "nobody computes with vector 3"
 
 
 def test_a_fetch_of_a_version_that_never_was_is_found() -> None:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
-from builders.transports import a_chunk_header
+from builders.placements import PARAMETERS
+from builders.transports import a_chunk_header, a_header
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.update_rule import UpdateRule
@@ -54,6 +55,7 @@ class Compensated(UpdateRule):
 
     name = "compensated"
     kept_of_sender = ("backup",)
+    serves = "given"
 
 
 STRENGTH = 0.5
@@ -144,12 +146,19 @@ def test_a_rule_goes_on_from_a_checkpoint(
     assert any(-1 in sender.staleness for sender in run.senders)
 
 
-class Seeing(Rule[Sgd]):
+class Seen(UpdateRule):
     """Changes nothing."""
 
-    of = Sgd
+    name = "seen"
+    serves = "given"
 
-    def __init__(self, config: Sgd) -> None:
+
+class Seeing(Rule[Seen]):
+    """Changes nothing."""
+
+    of = Seen
+
+    def __init__(self, config: Seen) -> None:
         super().__init__(config)
         self.pushes: dict[int, list[PushContext]] = defaultdict(list)
         self.fetches: dict[int, list[FetchContext]] = defaultdict(list)
@@ -170,7 +179,7 @@ class Unmoved(Expected):
 
 def test_all_chunks_of_a_push_and_of_a_fetch_have_the_context_of_the_first() -> None:
     rule = Seeing(
-        Sgd(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
+        Seen(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
     )
     Interleaved(rule, Unmoved(), seed=1).run(500)
     contexts: list[Sequence[FetchContext]] = [*rule.pushes.values(), *rule.fetches.values()]
@@ -222,7 +231,24 @@ def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
     assert stage._fetch_context(under_way) is context
 
 
-def test_a_rule_that_serves_the_parameters_serves_their_memory() -> None:
-    assert not rule_for(Sgd(learning_rate=RATE)).serves_anew
-    assert not rule_for(StalenessAwareSgd(learning_rate=RATE)).serves_anew
-    assert rule_for(PredictedMomentum(learning_rate=RATE)).serves_anew
+def test_the_parameters_are_served_from_their_memory_whatever_a_rule_predicts() -> None:
+    run = predicted(0)
+    run.run(200)
+    values = run.shard.state.values
+    assert values is not None
+
+    def fetched(number: int) -> list[Tensor]:
+        asked = a_header(
+            Verb.FETCH, sender=1, incarnation=1, receiver_incarnation=1, vector=number, count=2
+        )
+        answers = run.shard.handle(asked, memoryview(b""))
+        return [torch.frombuffer(answer.payload, dtype=torch.float32) for answer in answers]
+
+    parameters, velocity, prediction = (fetched(number) for number in (1, 2, 3))
+    assert [one.data_ptr() for one in parameters] == [
+        values.tensor(PARAMETERS)[cut].data_ptr() for cut in CUTS[:2]
+    ]
+    reached = reach(MOMENTUM, run.senders[1].mean_staleness)
+    for now, speed, then in zip(parameters, velocity, prediction, strict=True):
+        assert not torch.equal(now, then)
+        assert torch.allclose(now + speed * reached, then, atol=1e-6)

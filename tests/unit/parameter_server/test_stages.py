@@ -37,7 +37,7 @@ TYPES = pytest.mark.parametrize("trainable", [placements.PARAMETERS, placements.
 
 
 def a_share(trainable: Vector) -> Share:
-    kept = ("sum_of_squares", *FETCHABLE)
+    kept = ("sum_of_squares", "prediction", *FETCHABLE)
     return placements.a_share({trainable: ELEMENTS}, CHUNK_BYTES, kept)
 
 
@@ -113,6 +113,20 @@ def test_it_applies_pushes_and_then_carries_out_commands(tmp_path: Path, trainab
     assert set(story.push()) == {Reason.NOT_ALLOWED}
     batch_shards.performed(batch_shards.perform(story.shard, 1, *FIRST_POINT, evaluation=1))
     assert batch_shards.fetch(story.shard, trainable.beside(TRIAL), 1).tolist() == reached
+
+
+@TYPES
+def test_who_has_not_heard_that_a_stage_is_over_gets_the_parameters(
+    tmp_path: Path, trainable: Vector
+) -> None:
+    story = Story(tmp_path, trainable)
+    story.push()
+    story.save()
+    story.returns()
+
+    for name in ("prediction", "sum_of_squares"):
+        given = batch_shards.fetch(story.shard, trainable.beside(name))
+        assert given.tolist() == story.parameters()
 
 
 def test_values_of_a_stage_that_is_over_take_no_memory(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ class Replay:
     """One shard and the replicas that talk to it, each in a thread of its own."""
 
     def __init__(self) -> None:
-        placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("velocity",))
+        kept = ("velocity", "prediction")
+        placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, kept)
         self.wires = Wires(placement, Recorded.chunk_bytes, [1])
         log = Incarnation(process="shard-0", index=0, incarnation=1, records=np.zeros(0, RECORD))
         self.shard = ReplayedShard(cast("Recording", Recorded()), log, placement, self.wires)
@@ -64,7 +65,7 @@ class Replay:
 
     def fetch(self, incarnation: SenderIncarnation) -> None:
         client = self.wires.sides(incarnation).fetch
-        into = {placements.PARAMETERS: self.place}
+        into = {placements.PARAMETERS.beside("prediction"): self.place}
         self.wires.time.start(lambda: self.fetched.append(client.fetch(into)))
 
     def follow(self, *records: np.void) -> None:
@@ -107,7 +108,7 @@ def applied(incarnation: SenderIncarnation, chunk: int) -> np.void:
 
 
 def given(incarnation: SenderIncarnation, chunk: int) -> np.void:
-    return a_record(Kind.CHUNK_FETCHED, incarnation, chunk)
+    return a_record(Kind.CHUNK_FETCHED, incarnation, chunk, vector=3)
 
 
 def test_chunks_are_given_as_the_update_rule_serves_them(replay: Replay) -> None:

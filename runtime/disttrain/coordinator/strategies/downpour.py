@@ -40,7 +40,7 @@ class Asynchronous(CoordinatorSide):
 
     @staticmethod
     def kept(rule: Downpour) -> tuple[str, ...]:
-        return rule.kept
+        return rule.vectors
 
     @classmethod
     def made(cls, rule: Downpour, common: Settings) -> Self:

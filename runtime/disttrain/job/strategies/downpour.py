@@ -84,17 +84,23 @@ class Downpour(StrategyKind):
     """One replica alone first. null: all replicas begin at once."""
 
     @property
-    def kept(self) -> tuple[str, ...]:
-        """The vectors that shards keep beside the parameters."""
-        return tuple(self.optimizer.rule.initial_state)
-
-    @property
     def autocasts(self) -> bool:
         return self.precision is Numbers.BFLOAT16
 
     @property
     def update_rule(self) -> str:
         return self.optimizer.rule.name
+
+    @property
+    def computes_on(self) -> str:
+        return self.optimizer.rule.serves or super().computes_on
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """Names of what can be fetched of the shards beside the model."""
+        rule = self.optimizer.rule
+        kept = tuple(rule.initial_state)
+        return kept if rule.serves is None else (*kept, rule.serves)
 
     def problem_in(self, run: Extent) -> str | None:
         problem = self.optimizer.rule.problem_in(run)

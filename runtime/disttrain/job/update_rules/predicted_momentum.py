@@ -13,12 +13,12 @@ class PredictedMomentum(UpdateRule):
     Sato et al., "Asynchronous, Data-Parallel Deep Convolutional Neural Network Training with Linear
     Prediction Model for Parameter Transition", 2017. A replica computes with the parameters plus
     the velocity times momentum + ... + momentum^(S + 1), where S is the mean staleness of its
-    pushes, rounded down. Evaluations during training measure those, too; checkpoints and the
-    exported model hold the parameters.
+    pushes, rounded down. Evaluations, checkpoints and the exported model are of the parameters.
     """
 
     name = "predicted_momentum"
     kept = ("velocity",)
+    serves = "prediction"
     zero_is_a_step = True
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9

@@ -34,7 +34,7 @@ from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushCont
 from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
-from disttrain.state.vector import BUFFERS
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import Header, Reason, Verb
 
 
@@ -187,11 +187,21 @@ class PushedGradients(HolderSide):
         of_sender = values.of_sender(incarnation, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
+    def fetched(self, header: Header) -> Vector | None:
+        named = self.values.share.placement.vector(header.vector)
+        return named if self._is_made(named) else super().fetched(header)
+
     def served(self, header: Header, part: Part) -> memoryview:
-        if not (part.vector.is_trained and self._rule.serves_anew):
+        if not self._is_made(part.vector):
             return super().served(header, part)
+        beside = part._replace(vector=self.values.trained)
         context = self._fetch_context(header)
-        return bytes_of(self._rule.serve(self._chunk(part, header), context))
+        return bytes_of(self._rule.serve(self._chunk(beside, header), context))
+
+    def _is_made(self, named: Vector | None) -> bool:
+        """Whether the rule makes it when it is fetched."""
+        made = self.config.serves
+        return made is not None and named == self.values.trained.beside(made)
 
     def _fetch_context(self, header: Header) -> FetchContext:
         incarnation = SenderIncarnation(header.sender, header.incarnation)

@@ -40,9 +40,9 @@ from disttrain.sandblaster.errors import (
     WrongChunk,
     WrongEvaluation,
 )
-from disttrain.sandblaster.operations import PARAMETERS, TRIAL, is_of_pair
+from disttrain.sandblaster.operations import FETCHABLE, PARAMETERS, TRIAL, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
-from disttrain.state.share import Share
+from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Verb
@@ -270,6 +270,24 @@ class BatchVectors(HolderSide):
         end = header.first + header.count
         sentence = f"elements {header.first} to {end} are not chunk {header.chunk} of {trained}"
         raise Refused(Reason.WRONG_LAYOUT, sentence)
+
+    def fetched(self, header: Header) -> Vector | None:
+        """Also what replicas compute with in an earlier stage: they may not know that it is over.
+
+        A replica that joins late begins with the first stage, and computes nothing there.
+        """
+        named = self.values.share.placement.vector(header.vector)
+        return named if self._is_of_earlier_stage(named) else super().fetched(header)
+
+    def served(self, header: Header, part: Part) -> memoryview:
+        if self._is_of_earlier_stage(part.vector):
+            part = part._replace(vector=self.values.trained)
+        return super().served(header, part)
+
+    def _is_of_earlier_stage(self, named: Vector | None) -> bool:
+        if named is None or named.is_of_a_model or named.name in FETCHABLE:
+            return False
+        return named == self.values.trained.beside(named.name)
 
     def unfetchable(self, header: Header) -> Refused | None:
         now = self.batch.staging.evaluation

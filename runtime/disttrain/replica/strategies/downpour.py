@@ -24,6 +24,7 @@ class DownpourTraining(Training):
         spec, prepared, membership, joined = given
         coordinator = membership.coordinator
         manifest = spec.strategy.only_downpour
+        self._computes_on = manifest.computes_on
         buffers = accrual.gradient_buffers(manifest)
         log = membership.open_ledger(joined)
         self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
@@ -41,7 +42,8 @@ class DownpourTraining(Training):
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        self._downpour.begin(self._connection.first_fetch(meanwhile))
+        fetched = self._connection.first_fetch(meanwhile, self._computes_on)
+        self._downpour.begin(fetched)
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         self._loop.train_until(ends)
@@ -54,8 +56,8 @@ class DownpourTraining(Training):
         return self._downpour.fetch_now()
 
     def evaluated(self) -> None:
-        """Else the next gradient would be of values as old as the evaluation was long."""
-        self._downpour.fetch_now()
+        """Else the next gradient would be of what was measured, as old as that took."""
+        self._downpour.fetch_again()
 
     def progress(self) -> Progress:
         return self._downpour.progress(self._lost)

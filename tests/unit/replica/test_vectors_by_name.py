@@ -1,0 +1,100 @@
+"""What a replica computes with and what it measures are vectors that its manifest names."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from builders import placements
+from builders.downpours import a_downpour
+from builders.parameter_servers import OneShard
+from builders.replicas import tensor
+from disttrain.coordinator.protocol.fields import Position
+from disttrain.parameter_server.client import FetchResult
+from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.pace import NeverWaits
+from disttrain.state.vector import Vector
+from disttrain.task.loss import BatchLoss
+from disttrain.transport.interface import Buffer
+from disttrain.transport.memory import OrdinaryMemory
+
+AHEAD = 100.0
+PREDICTED = {"predictedMomentum": {"learningRate": 0.1}}
+
+
+class Predicting(OneShard):
+    """Its prediction is the parameters and 100."""
+
+    def __init__(self) -> None:
+        super().__init__(learning_rate=0.0)
+        self.asked: list[str] = []
+
+    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+        names = {placements.PARAMETERS.beside("prediction"): placements.PARAMETERS}
+        self.asked += [vector.name for vector in into]
+        fetched = super().fetch({names.get(vector, vector): into[vector] for vector in into})
+        for vector, buffer in into.items():
+            if vector in names:
+                tensor(buffer, vector).add_(AHEAD)
+        return fetched
+
+
+class Story:
+    """A model of zeros, and its loop."""
+
+    def __init__(self, *, waits: bool) -> None:
+        self.model = nn.Linear(2, 1, bias=False)
+        nn.init.zeros_(self.model.weight)
+        self.server = Predicting()
+        config = a_downpour(waits_for_answers=waits, optimizer=PREDICTED)
+        joined = FlatModel(self.model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=2)
+        sides = Sides(push=self.server, fetch=self.server)
+        self.connection = Connection(joined, sides, Cancellation())
+        self.connection.upload([0])
+        self.loop = Downpour(self.connection, config, pace=NeverWaits())
+        name = config.computes_on
+        self.loop.begin(self.connection.first_fetch(lambda: None, name))
+
+    @property
+    def weights(self) -> list[float]:
+        found: list[float] = self.model.weight.flatten().tolist()
+        return found
+
+    def step(self) -> None:
+        gradient = self.loop.begin_step()
+        loss: Tensor = self.model(torch.ones(1, 2)).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        scale = self.loop.accrue(gradient, BatchLoss(loss), 1, Position(lease=1, offset=1))
+        self.loop.push()
+        self.loop.adopt(gradient, scale, 1)
+
+
+@pytest.fixture(params=[True, False])
+def story(request: pytest.FixtureRequest) -> Iterator[Story]:
+    made = Story(waits=request.param)
+    yield made
+    made.connection.close()
+
+
+def test_steps_compute_with_the_prediction_and_evaluations_measure_the_parameters(
+    story: Story,
+) -> None:
+    assert story.weights == [AHEAD] * 2
+
+    story.step()
+    story.loop.flush()
+    story.loop.fetch_now()
+    assert story.weights == [0.0] * 2
+
+    story.loop.fetch_again()
+    assert story.weights == [AHEAD] * 2
+    assert story.server.asked[-2:] == ["parameters", "prediction"]
+    assert set(story.server.asked[:-2]) == {"prediction"}
+
+
+def test_what_is_uploaded_are_parameters(story: Story) -> None:
+    assert set(story.server.values) == {placements.PARAMETERS}
