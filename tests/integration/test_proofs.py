@@ -111,6 +111,20 @@ def test_computing_in_bfloat16_gives_the_bits_of_a_plain_loop_under_autocast(
     assert job.summary()["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize(("shards", "transport"), [(2, "sharedMemory"), (3, "tcp")])
+def test_half_of_the_bits_on_the_way_give_the_bits_of_a_loop_that_rounds(
+    tmp_path: Path, shards: int, transport: str
+) -> None:
+    found, _ = trained(
+        tmp_path,
+        "spec.strategy.downpour.pushAs=bfloat16",
+        "spec.strategy.downpour.fetchAs=bfloat16",
+        f"spec.parameterServer.shards={shards}",
+        f"spec.transport={transport}",
+    )
+    assert_same_bits(found, serial.rounding_loop(Course(task=Proving()), rate=0.05))
+
+
 class UnderAutocast(Proving):
     """As people write it without a manifest."""
 

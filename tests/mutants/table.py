@@ -440,8 +440,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an evaluation of what is computed with",
         file=f"{_R}/replica/downpour.py",
-        old="self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)",
-        new="self._fetch_at_once(Kind.FETCHING_NOW, self._computes_on)",
+        old="self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)",
+        new="self._fetch_at_once(Kind.FETCHING_NOW, self._computes_on, is_exact=True)",
         tests=(f"{_UNIT}/replica/test_vectors_by_name.py",),
     ),
     Mutant(
@@ -752,6 +752,27 @@ MUTANTS: tuple[Mutant, ...] = (
         old="                measures: object = self._task.measure(model, batch)",
         new="                pass\n            measures: object = self._task.measure(model, batch)",
         tests=(f"{_UNIT}/replica/test_precision.py",),
+    ),
+    Mutant(
+        name="a mark that comes of rounding",
+        file=f"{_R}/parameter_server/narrowing.py",
+        old="into.masked_fill_((into == 0) & (gradient != 0), 0.0)",
+        new="pass",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="buffers in fewer bits than they have",
+        file=f"{_R}/state/vector.py",
+        old="return is_half and self.name not in {FROZEN, BUFFERS}",
+        new="return is_half",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="an evaluation of rounded parameters",
+        file=f"{_R}/replica/downpour.py",
+        old="self._evaluates, is_exact=True)",
+        new="self._evaluates)",
+        tests=(f"{_UNIT}/replica/test_narrow_model.py",),
     ),
     Mutant(
         name="bfloat16 on a GPU without it",

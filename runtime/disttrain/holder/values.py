@@ -38,6 +38,7 @@ DTYPES = {
     ElementType.FLOAT32: torch.float32,
     ElementType.FLOAT64: torch.float64,
     ElementType.INT64: torch.int64,
+    ElementType.BFLOAT16: torch.bfloat16,
 }
 
 Sender: TypeAlias = tuple[int, int]
@@ -95,7 +96,7 @@ class Values:
     def holds(self, vector: Vector, header: Header) -> bool:
         held = self.share.range_of(vector)
         return (
-            header.element_type == vector.element_type
+            vector.travels_as(header.element_type)
             and held.first <= header.first
             and header.first + header.count <= held.end
         )
@@ -150,7 +151,9 @@ class Values:
 def bytes_of(tensor: Tensor) -> memoryview:
     if not tensor.numel():
         return memoryview(b"")
-    array: memoryview = tensor.numpy().data
+    # NumPy does not know bfloat16.
+    known = tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor
+    array: memoryview = known.numpy().data
     return array.cast("B")
 
 

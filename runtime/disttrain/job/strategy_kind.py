@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -26,6 +26,16 @@ class Numbers(StrEnum):
     """Single precision."""
     BFLOAT16 = "bfloat16"
     """The same range with 8 significant bits in place of 24: half of the bytes."""
+
+
+class Formats(NamedTuple):
+    """In which numbers the trained parameters are, and are on their way."""
+
+    held: Precision = Precision.FLOAT32
+    pushed: Numbers = Numbers.FLOAT32
+    """Gradients, where `held` is single precision."""
+    fetched: Numbers = Numbers.FLOAT32
+    """What replicas compute with, the same."""
 
 
 class FirstStage(Section):
@@ -103,6 +113,10 @@ class StrategyKind(Section):
     @property
     def computes_in(self) -> Precision:
         return Precision.FLOAT32
+
+    @property
+    def formats(self) -> Formats:
+        return Formats(self.computes_in)
 
     @property
     def autocasts(self) -> bool:

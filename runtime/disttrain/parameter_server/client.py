@@ -156,7 +156,9 @@ class Push:
     sequence: int
     """Number of this push in the sender's incarnation: 1, 2, 3, ..."""
     gradient: Buffer
-    """The whole flat gradient, in the model's precision."""
+    """The whole flat gradient, in the model's precision unless `is_narrow`."""
+    is_narrow: bool = False
+    """The gradient is bfloat16."""
     versions: Sequence[Version] = ()
     """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
     scale: float = 1.0
@@ -206,7 +208,7 @@ class Push:
         """Its chunks for one holder: all parameters, then the parts of the buffers to be sent."""
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
-        found = share.all_chunks([share.trained])
+        found = share.all_chunks([share.trained.narrow if self.is_narrow else share.trained])
         return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 
 

@@ -42,6 +42,7 @@ class Learner:
             OrdinaryMemory(),
             place,
             outgoing_buffers=outgoing_buffers,
+            formats=defaults.formats(spec),
             factors=recording.placement.factors,
         )
         self._move = task_calls.mover(place)

@@ -87,6 +87,7 @@ class Accrual:
             Push(
                 sequence=self._sequence,
                 gradient=self._sum.gradient.buffer,
+                is_narrow=self._sum.is_narrow,
                 versions=versions,
                 scale=self._scale,
                 samples=self._samples,

@@ -152,7 +152,7 @@ class Downpour:
 
         Raises ModelError if a frozen parameter has changed.
         """
-        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)
+        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)
 
     def fetch_again(self) -> None:
         """Compute with freshly fetched values from now on, after an evaluation. As `fetch_now`."""
@@ -181,16 +181,17 @@ class Downpour:
             fetch_seconds=fetches.waited_seconds,
         )
 
-    def _fetch_at_once(self, mark: Kind, name: str) -> Versions:
+    def _fetch_at_once(self, mark: Kind, name: str, *, is_exact: bool = False) -> Versions:
         self._frozen.check()
         self.ledger.mark(mark)
         self._adopt(self._fetches.wait())
-        self._ask(name)
+        self._ask(name, is_exact=is_exact)
         self._adopt(self._fetches.wait())
         return self._versions
 
-    def _ask(self, name: str, after_seconds: float | None = 0.0) -> None:
-        self._fetches.ask(partial(self._model.fetch_into, name), self._model.land, after_seconds)
+    def _ask(self, name: str, after_seconds: float | None = 0.0, *, is_exact: bool = False) -> None:
+        into = partial(self._model.fetch_into, name, is_exact=is_exact)
+        self._fetches.ask(into, self._model.land, after_seconds)
 
     @property
     def _fetches_now(self) -> bool:

@@ -155,11 +155,17 @@ def test_a_manifest_says_it_and_the_layout_stays_in_single_precision() -> None:
     assert not defaults.autocasts(a_job().spec)
 
 
-def test_a_warm_start_computes_as_the_method_that_follows() -> None:
-    warm_start = "{samples: 20, batchSize: 4, downpour: {precision: bfloat16}}"
-    with pytest.raises(InvalidManifest, match=r"downpour\.precision: is for strategy\.downpour"):
+@pytest.mark.parametrize("field", ["precision", "pushAs", "fetchAs"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_warm_start_computes_and_travels_in_the_methods_numbers(
+    field: str, precision: str
+) -> None:
+    warm_start = f"{{samples: 20, batchSize: 4, downpour: {{{field}: bfloat16}}}}"
+    method = f"{{optimizer: {{lbfgs: {{}}}}, portionSize: 8, precision: {precision}}}"
+    said = rf"downpour\.{field}: is for strategy\.downpour, got bfloat16; .* are {precision}"
+    with pytest.raises(InvalidManifest, match=said):
         a_job(
-            "spec.strategy={sandblaster: {optimizer: {lbfgs: {}}, portionSize: 8}}",
+            f"spec.strategy={{sandblaster: {method}}}",
             f"spec.strategy.sandblaster.warmStart={warm_start}",
             "spec.batchSize=null",
             "spec.stop={iterations: 2}",

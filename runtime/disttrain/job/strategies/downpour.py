@@ -11,7 +11,7 @@ from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
-from disttrain.job.strategy_kind import Numbers, StrategyKind
+from disttrain.job.strategy_kind import Formats, Numbers, StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
@@ -60,6 +60,14 @@ class Downpour(StrategyKind):
     fetch_every: Count = 1
     """Steps between two fetches of the parameters; n_fetch in the papers."""
 
+    push_as: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What gradients travel as. bfloat16: half of the bytes, each push rounded. Shards compute in
+    float32. The model's buffers, such as running statistics, travel as they are."""
+
+    fetch_as: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What fetched parameters travel as, the same. The first fetch and those for evaluations are
+    float32."""
+
     max_in_flight: Annotated[int, Field(ge=0, le=16)] = 1
     """Unanswered pushes that computing may run ahead of. It does not where waiting for the reply
     and for fresh parameters is short beside a step: older parameters make gradients worth less. 0:
@@ -82,6 +90,10 @@ class Downpour(StrategyKind):
 
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""
+
+    @property
+    def formats(self) -> Formats:
+        return Formats(self.computes_in, self.push_as, self.fetch_as)
 
     @property
     def autocasts(self) -> bool:

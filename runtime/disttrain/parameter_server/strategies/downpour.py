@@ -29,13 +29,14 @@ from disttrain.parameter_server.holder_side import (
     ShardState,
 )
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
+from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS, Vector
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 
 class PushedGradients(HolderSide):
@@ -57,6 +58,7 @@ class PushedGradients(HolderSide):
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
+        self._narrowing = Narrowing()
         self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
         self.handlers[Verb.PUSH] = self._push
@@ -104,7 +106,7 @@ class PushedGradients(HolderSide):
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _check_sound(header, self.state)
         part = _part(self.values, header)
-        sent = tensor_of(payload, part.vector.element_type)
+        sent = self._received(header, payload)
         if not is_finite(sent):
             self._give_up(header)
         present = self._present(part, sent)
@@ -120,6 +122,11 @@ class PushedGradients(HolderSide):
             for piece in self._pieces(part, present):
                 self._update(piece, part, header, gradient, context)
         return self._applied(header, context.rate)
+
+    def _received(self, header: Header, payload: memoryview) -> Tensor:
+        if header.element_type == ElementType.BFLOAT16:
+            return self._narrowing.received(payload)
+        return tensor_of(payload, ElementType(header.element_type))
 
     def _present(self, part: Part, sent: Tensor) -> list[Range]:
         """The elements that have a gradient."""
