@@ -20,11 +20,13 @@ def build(
     rule: UpdateRule | Rule[Any],
     records: Records | None = None,
     extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+    *,
+    scales_rate: bool = False,
 ) -> Shard:
     """Without values; see `Shard.configure`."""
     arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
     kept = records or Records(incarnation=state.incarnation)
-    return Shard([PushedGradients(arithmetic, state, kept, extent)])
+    return Shard([PushedGradients(arithmetic, state, kept, extent, scales_rate=scales_rate)])
 
 
 def with_state(names: Sequence[str]) -> MakeValues:

@@ -70,12 +70,15 @@ class Expected:
 class Interleaved:
     """The shard, its senders, and what is expected of both."""
 
-    def __init__(self, rule: Rule[Any], expected: Expected, seed: int) -> None:
+    def __init__(
+        self, rule: Rule[Any], expected: Expected, seed: int, *, scales_rate: bool = False
+    ) -> None:
         self.chance = random.Random(seed)
         self.expected = expected
         self.count = 0
         self.senders = [Sender(index) for index in range(SENDERS)]
         self._rule = rule
+        self._scales_rate = scales_rate
         self._incarnation = 1
         self.shard = self._begun()
         self.shard.state.is_initialised = True
@@ -123,7 +126,7 @@ class Interleaved:
 
     def _begun(self) -> Shard:
         state = ShardState(index=0, incarnation=self._incarnation, live_replicas=SENDERS)
-        shard = downpour_shards.build(state, self._rule)
+        shard = downpour_shards.build(state, self._rule, scales_rate=self._scales_rate)
         placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._named)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):

@@ -90,12 +90,15 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
 @pytest.mark.parametrize(
     ("rule", "epochs"),
     [
-        ("sgd: {learningRate: 0.05}", 40),
+        ("optimizer: {sgd: {learningRate: 0.05}}", 40),
         # It divides by a staleness of about 7, but a push that meets none moves by the whole rate.
-        ("stalenessAwareSgd: {learningRate: 0.1}", 60),
-        ("predictedMomentum: {learningRate: 0.02, momentum: 0.7}", 40),
-        ("adamw: {learningRate: 0.003}", 40),
-        ("rmsprop: {learningRate: 0.001}", 40),
+        ("optimizer: {sgd: {learningRate: 0.1}}, staleness: {scaleRate: {}}", 60),
+        (
+            "optimizer: {momentum: {learningRate: 0.02, momentum: 0.7}}, staleness: {predict: {}}",
+            40,
+        ),
+        ("optimizer: {adamw: {learningRate: 0.003}}", 40),
+        ("optimizer: {rmsprop: {learningRate: 0.001}}", 40),
     ],
 )
 def test_rules_train_as_well_as_sgd_and_are_reproduced(
@@ -103,7 +106,7 @@ def test_rules_train_as_well_as_sgd_and_are_reproduced(
 ) -> None:
     folder = run(
         tmp_path / "output",
-        f"spec.strategy.downpour={{optimizer: {{{rule}}}}}",
+        f"spec.strategy.downpour={{{rule}}}",
         f"spec.stop.epochs={epochs}",
         "spec.replicas.count=3",
     )

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from disttrain.checkpoint import digest
+from disttrain.job.update_rule import present_name
 from disttrain.state.placement import MOST_HOLDERS, SoundPlacement
 from disttrain.state.vector import VectorText
 
@@ -126,7 +127,7 @@ class AnyManifest(Strict):
     seed: Count
     samples: Count
     """Training samples in it, as the coordinator counts them; what holders have may be ahead."""
-    update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
+    update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$"), AfterValidator(present_name)]
     """The optimizer: "sgd", "momentum", "adagrad"."""
     tensors: tuple[ModelTensor, ...]
 

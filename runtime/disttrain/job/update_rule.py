@@ -19,6 +19,9 @@ class UpdateRule(Section):
     # In checkpoints, and in manifests in camelCase: it stays, whatever the class is called. As long
     # as 32 small letters and underscores.
 
+    is_chosen: ClassVar[bool] = True
+    # Whether manifests offer it as an optimizer; else a strategy makes it of another one.
+
     kept: ClassVar[tuple[str, ...]] = ()
     # What a holder always keeps beside the parameters, as long as they are: the vectors' names.
     # They are in checkpoints and can be fetched.
@@ -38,6 +41,9 @@ class UpdateRule(Section):
 
     counts_steps: ClassVar[bool] = False
     # Whether its arithmetic goes by how many updates an element has had.
+
+    adapts: ClassVar[bool] = False
+    # Whether the gradients of before say how large its steps are.
 
     decays_gradients: ClassVar[bool] = True
     # Whether replicas add the weight decay to their gradients; else the rule takes care of it.
@@ -85,6 +91,14 @@ class UpdateRule(Section):
         del steps
         return None
 
+
+def present_name(name: str) -> str:
+    """Of an update rule, as checkpoints of any version name it."""
+    return _FORMER_NAMES.get(name, name)
+
+
+_FORMER_NAMES = {"staleness_aware_sgd": "sgd"}
+"""It kept nothing beside the parameters, and is sgd with `staleness.scaleRate` now."""
 
 VELOCITY_OF_SUMS = (
     "makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "

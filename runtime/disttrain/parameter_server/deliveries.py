@@ -44,6 +44,10 @@ class ChunkName(NamedTuple):
     chunks: int
 
 
+WINDOW_PUSHES = 64
+"""A sender's mean staleness is of its latest 64 to 127 pushes."""
+
+
 class Delivered(NamedTuple):
     """What a shard holds of one incarnation of a sender; whole numbers of 64 bits.
 
@@ -79,12 +83,22 @@ class Delivered(NamedTuple):
     staleness: int = -1
     staleness_sum: int = 0
     staleness_count: int = 0
-    """Over the pushes applied completely whose staleness is known."""
+    """Over the latest pushes applied completely whose staleness is known. At twice WINDOW_PUSHES
+    both are halved, so that the mean follows what changes."""
 
     @property
     def mean_staleness(self) -> float:
         """0 before the first push whose staleness is known."""
         return self.staleness_sum / max(1, self.staleness_count)
+
+    def met(self, staleness: int) -> "Delivered":
+        """A push is complete that was so stale; -1: nobody knows."""
+        if staleness < 0:
+            return self
+        total, count = self.staleness_sum + staleness, self.staleness_count + 1
+        if count >= 2 * WINDOW_PUSHES:
+            total, count = total // 2, count // 2
+        return self._replace(staleness_sum=total, staleness_count=count)
 
     @property
     def is_partial(self) -> bool:
@@ -205,14 +219,15 @@ class Deliveries:
         """All chunks are in: `after` gives position, added samples, version and staleness."""
         sender_incarnation = SenderIncarnation(sender, incarnation)
         state = self.delivered[sender_incarnation]
+        met = state.met(after.staleness)
         self.delivered[sender_incarnation] = after._replace(
             sequence=state.sequence + 1,
             pushes=state.pushes + 1,
             refused=state.refused,
             partial_pushes=state.partial_pushes,
             samples=state.samples + after.samples,
-            staleness_sum=state.staleness_sum + max(0, after.staleness),
-            staleness_count=state.staleness_count + int(after.staleness >= 0),
+            staleness_sum=met.staleness_sum,
+            staleness_count=met.staleness_count,
         )
         return self.delivered[sender_incarnation]
 

@@ -9,9 +9,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.blobs import Blobs
@@ -22,6 +22,7 @@ from disttrain.checkpoint.storage import Storage
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted, notes_of
 from disttrain.holder.values import Values
+from disttrain.job.update_rule import present_name
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import RestoredShard
@@ -43,7 +44,7 @@ class SnapshotNote(Strict):
     epoch: int
     holders: int
     """Of the placement that it is a part of."""
-    update_rule: str
+    update_rule: Annotated[str, AfterValidator(present_name)]
     checkpoint: int
     """The last checkpoint that has a part of this incarnation, or that it began with; 0 without
     one."""

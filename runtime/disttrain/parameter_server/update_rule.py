@@ -33,7 +33,7 @@ class FetchContext:
     sender: int
     """Index of the replica."""
     mean_staleness: float
-    """Of the sender's complete pushes whose staleness is known; 0 before the first of them."""
+    """Of the sender's latest pushes whose staleness is known; see `Delivered.met`."""
     steps: int
     """Updates in the values."""
     rate: float
@@ -70,7 +70,6 @@ class Rule(ABC, Generic[Config]):
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         """Update the chunk in place, not the gradient."""
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
-        """The vector that the manifest's type `serves`; the parameters stay as they are."""
-        del fetch
-        return chunk.parameters
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
+        """Write what the manifest's type `serves` to `out`; the parameters stay as they are."""
+        raise NotImplementedError

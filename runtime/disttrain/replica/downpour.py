@@ -49,7 +49,7 @@ class Downpour:
         `replicas`: of the job; how long a step may wait depends on it. `run`: how long the job is,
         for its schedule.
         """
-        rule = manifest.optimizer.rule
+        rule = manifest.shard_rule
         self._pace = pace or MeasuredPace(replicas, manifest.fetch_every)
         self._waits = False
         """This step ends when the next one's parameters are there."""

@@ -1,7 +1,7 @@
 """Update rules that go by the staleness of pushes, beside the same in double precision."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
@@ -72,10 +71,10 @@ class CompensatedRule(Rule[Compensated]):
         compensated = gradient + STRENGTH * gradient * gradient * moved
         chunk.parameters.add_(compensated, alpha=-push.rate)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         del fetch
         chunk.of_sender["backup"].copy_(chunk.parameters)
-        return chunk.parameters
+        out.copy_(chunk.parameters)
 
 
 class CompensatedExpected(Expected):
@@ -98,8 +97,7 @@ class CompensatedExpected(Expected):
 
 
 def staleness_aware(seed: int) -> Interleaved:
-    rule = rule_for(StalenessAwareSgd(learning_rate=RATE))
-    return Interleaved(rule, StalenessAware(), seed)
+    return Interleaved(rule_for(Sgd(learning_rate=RATE)), StalenessAware(), seed, scales_rate=True)
 
 
 def predicted(seed: int) -> Interleaved:
@@ -167,9 +165,9 @@ class Seeing(Rule[Seen]):
         del chunk, gradient
         self.pushes[push.sender].append(push)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         self.fetches[fetch.sender].append(fetch)
-        return chunk.parameters
+        out.copy_(chunk.parameters)
 
 
 class Unmoved(Expected):
@@ -237,17 +235,17 @@ def test_the_parameters_are_served_from_their_memory_whatever_a_rule_predicts() 
     values = run.shard.state.values
     assert values is not None
 
-    def fetched(number: int) -> list[Tensor]:
+    def fetched(number: int) -> Iterator[Tensor]:
         asked = a_header(
             Verb.FETCH, sender=1, incarnation=1, receiver_incarnation=1, vector=number, count=2
         )
-        answers = run.shard.handle(asked, memoryview(b""))
-        return [torch.frombuffer(answer.payload, dtype=torch.float32) for answer in answers]
+        for answer in run.shard.handle(asked, memoryview(b"")):
+            yield torch.frombuffer(answer.payload, dtype=torch.float32)
 
-    parameters, velocity, prediction = (fetched(number) for number in (1, 2, 3))
-    assert [one.data_ptr() for one in parameters] == [
-        values.tensor(PARAMETERS)[cut].data_ptr() for cut in CUTS[:2]
-    ]
+    held = values.tensor(PARAMETERS)
+    assert [one.data_ptr() for one in fetched(1)] == [held[cut].data_ptr() for cut in CUTS[:2]]
+    # The memory of what is made is used again for the next chunk.
+    parameters, velocity, prediction = ([one.clone() for one in fetched(n)] for n in (1, 2, 3))
     reached = reach(MOMENTUM, run.senders[1].mean_staleness)
     for now, speed, then in zip(parameters, velocity, prediction, strict=True):
         assert not torch.equal(now, then)

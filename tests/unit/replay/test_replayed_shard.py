@@ -29,14 +29,14 @@ ELEMENTS = 4
 CHUNK_ELEMENTS = 2
 LONG_SECONDS = 5.0
 """A client that hears nothing for so long makes its connection anew."""
-RULE = "{predictedMomentum: {learningRate: 1.0, momentum: 0.5}}"
+RULE = "{momentum: {learningRate: 1.0, momentum: 0.5}}"
 FIRST, SECOND = SenderIncarnation(0, 1), SenderIncarnation(1, 1)
 
 
 class Recorded:
     """As much of a recording as a shard asks for."""
 
-    spec = a_job(f"spec.strategy.downpour.optimizer={RULE}").spec
+    spec = a_job(f"spec.strategy.downpour={{optimizer: {RULE}, staleness: {{predict: {{}}}}}}").spec
     data = DataLedger(samples=8, portion_size=8, batch_size=2)
     chunk_bytes = 4 * CHUNK_ELEMENTS
     shard_threads = 1

@@ -1,6 +1,7 @@
 """What a replica computes with and what it measures are vectors that its manifest names."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,10 @@ from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
 AHEAD = 100.0
-PREDICTED = {"predictedMomentum": {"learningRate": 0.1}}
+PREDICTED: dict[str, Any] = {
+    "optimizer": {"momentum": {"learning_rate": 0.1}},
+    "staleness": {"predict": {}},
+}
 
 
 class Predicting(OneShard):
@@ -50,7 +54,7 @@ class Story:
         self.model = nn.Linear(2, 1, bias=False)
         nn.init.zeros_(self.model.weight)
         self.server = Predicting()
-        config = a_downpour(waits_for_answers=waits, optimizer=PREDICTED)
+        config = a_downpour(waits_for_answers=waits, **PREDICTED)
         joined = FlatModel(self.model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=2)
         sides = Sides(push=self.server, fetch=self.server)
         self.connection = Connection(joined, sides, Cancellation())

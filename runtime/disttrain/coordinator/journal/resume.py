@@ -112,7 +112,7 @@ def impossible_in_warm_start(rule: str, precision: Precision, now: Sandblaster) 
     section = "warmStart"
     if first is not None:
         section += ".downpour.optimizer" if first.sgd is None else ".sgd"
-    kind = "null" if first is None else first.rule.optimizer.rule.name
+    kind = "null" if first is None else first.rule.update_rule
     held = {"precision": precision, section: rule}
     return refusal(_compared(held, {"precision": now.precision, section: kind}))
 

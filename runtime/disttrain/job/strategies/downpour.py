@@ -11,11 +11,13 @@ from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
+from disttrain.job.staleness import Staleness
 from disttrain.job.strategy_kind import Formats, Numbers, StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
-UPDATE_RULES: Final = subclasses.found("disttrain.job.update_rules", UpdateRule)
+_FOUND = subclasses.found("disttrain.job.update_rules", UpdateRule)
+UPDATE_RULES: Final = tuple(rule for rule in _FOUND if rule.is_chosen)
 
 
 def _first_sentence(rule: type[UpdateRule]) -> str:
@@ -91,6 +93,18 @@ class Downpour(StrategyKind):
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""
 
+    staleness: Staleness = Staleness()
+    """What is done about gradients that are old when they arrive. The default: nothing."""
+
+    def problem(self) -> str | None:
+        rules = self.optimizer.given().values()
+        return self.staleness.problem_with(self.optimizer.rule) if len(rules) == 1 else None
+
+    @property
+    def shard_rule(self) -> UpdateRule:
+        """What the shards carry out: the optimizer, or what is made of it against staleness."""
+        return self.staleness.made_of(self.optimizer.rule)
+
     @property
     def formats(self) -> Formats:
         return Formats(self.computes_in, self.push_as, self.fetch_as)
@@ -101,16 +115,16 @@ class Downpour(StrategyKind):
 
     @property
     def update_rule(self) -> str:
-        return self.optimizer.rule.name
+        return self.shard_rule.name
 
     @property
     def computes_on(self) -> str:
-        return self.optimizer.rule.serves or super().computes_on
+        return self.shard_rule.serves or super().computes_on
 
     @property
     def vectors(self) -> tuple[str, ...]:
         """Names of what can be fetched of the shards beside the model."""
-        rule = self.optimizer.rule
+        rule = self.shard_rule
         kept = tuple(rule.initial_state)
         return kept if rule.serves is None else (*kept, rule.serves)
 
@@ -128,7 +142,7 @@ class Downpour(StrategyKind):
         """0: a replica takes no steps of its own between fetches."""
         if self.local_learning_rate is not None:
             return self.local_learning_rate
-        return self.optimizer.rule.local_learning_rate
+        return self.shard_rule.local_learning_rate
 
     @property
     def staleness_bound(self) -> int:

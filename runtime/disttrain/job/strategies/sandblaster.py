@@ -182,8 +182,13 @@ class Sandblaster(StrategyKind):
     """Asynchronous or plain SGD first. null: the method begins with the initial parameters."""
 
     @property
+    def shard_rule(self) -> BatchRule:
+        """What the shards carry out."""
+        return self.optimizer.rule
+
+    @property
     def update_rule(self) -> str:
-        return self.optimizer.rule.name
+        return self.shard_rule.name
 
     @property
     def first_stage(self) -> FirstStage | None:

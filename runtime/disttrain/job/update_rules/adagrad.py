@@ -11,6 +11,7 @@ class Adagrad(UpdateRule):
 
     name = "adagrad"
     kept = ("sum_of_squares",)
+    adapts = True
 
     initial_accumulator: NotNegative = 0.0
     """Sum of squared gradients that every parameter begins with. With 0, as in DistBelief, the

@@ -17,6 +17,7 @@ class Adam(UpdateRule):
 
     name = "adam"
     kept = ("first_moment", "second_moment")
+    adapts = True
     zero_is_a_step = True
     counts_steps = True
 

@@ -1,4 +1,4 @@
-"""Momentum whose parameters are served as they will be, in a manifest."""
+"""Momentum whose parameters are given out as they will be: of `staleness.predict`."""
 
 from typing import Annotated
 
@@ -8,20 +8,15 @@ from disttrain.job.update_rule import VELOCITY_OF_SUMS, UpdateRule
 
 
 class PredictedMomentum(UpdateRule):
-    """Momentum (PP-ASGD) that gives out the parameters predicted for when a gradient is applied.
-
-    Sato et al., "Asynchronous, Data-Parallel Deep Convolutional Neural Network Training with Linear
-    Prediction Model for Parameter Transition", 2017. A replica computes with the parameters plus
-    the velocity times momentum + ... + momentum^(S + 1), where S is the mean staleness of its
-    pushes, rounded down. Evaluations, checkpoints and the exported model are of the parameters.
-    """
+    """Momentum (PP-ASGD); see `staleness.Predict`."""
 
     name = "predicted_momentum"
+    is_chosen = False
     kept = ("velocity",)
     serves = "prediction"
     zero_is_a_step = True
 
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1)]
     """Fraction of the velocity that is kept per update."""
 
     @property

@@ -20,6 +20,7 @@ class RmsProp(UpdateRule):
 
     name = "rmsprop"
     kept = ("mean_of_squares",)
+    adapts = True
     zero_is_a_step = True
 
     alpha: Annotated[float, Field(ge=0, lt=1)] = 0.99

@@ -47,7 +47,7 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
 def _config(stage: Spec) -> Any:
     """An update rule or a method: every strategy with shards has one."""
     strategy: Any = stage.strategy.rule
-    return strategy.optimizer.rule
+    return strategy.shard_rule
 
 
 def _of(spec: Spec) -> list[tuple[Spec, type[HolderSide]]]:

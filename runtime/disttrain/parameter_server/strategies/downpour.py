@@ -50,11 +50,17 @@ class PushedGradients(HolderSide):
         state: ShardState,
         records: Records,
         extent: Callable[[int], Extent] = lambda _: UNKNOWN,
+        *,
+        scales_rate: bool = False,
     ) -> None:
-        """`extent`: how long the run is, by its training samples."""
+        """`extent`: how long the run is, by its training samples.
+
+        `scales_rate`: each push's rate is divided by its staleness.
+        """
         super().__init__(rule.config, state, records)
         self._rule = rule
         self._extent = extent
+        self._scales_rate = scales_rate
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
@@ -65,8 +71,14 @@ class PushedGradients(HolderSide):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        rule = update_rules.rule_for(stage.strategy.only_downpour.optimizer.rule)
-        return cls(rule, state, records, partial(defaults.extent, stage))
+        manifest = stage.strategy.only_downpour
+        return cls(
+            update_rules.rule_for(manifest.shard_rule),
+            state,
+            records,
+            partial(defaults.extent, stage),
+            scales_rate=manifest.staleness.scale_rate is not None,
+        )
 
     @staticmethod
     def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
@@ -179,12 +191,16 @@ class PushedGradients(HolderSide):
     def _push_context(self, header: Header) -> PushContext:
         """As it was at the push's first chunk: its sender's mean changes when it is complete."""
         delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        staleness, mean = delivered.first_staleness, delivered.mean_staleness
+        rate = self._rate(delivered.schedule_samples)
+        if self._scales_rate:
+            rate /= max(1.0, staleness if staleness >= 0 else mean)
         return PushContext(
             sender=header.sender,
-            staleness=delivered.first_staleness,
-            mean_staleness=delivered.mean_staleness,
+            staleness=staleness,
+            mean_staleness=mean,
             steps=delivered.first_steps,
-            rate=self._rate(delivered.schedule_samples),
+            rate=rate,
             live_replicas=delivered.first_live_replicas,
         )
 
@@ -202,8 +218,11 @@ class PushedGradients(HolderSide):
         if not self._is_made(part.vector):
             return super().served(header, part)
         beside = part._replace(vector=self.values.trained)
-        context = self._fetch_context(header)
-        return bytes_of(self._rule.serve(self._chunk(beside, header), context))
+        chunk = self._chunk(beside, header)
+        # Always the same memory: it stays in the processor's cache until it is sent.
+        out = self._scratch_like(chunk.parameters)
+        self._rule.serve(chunk, self._fetch_context(header), out)
+        return bytes_of(out)
 
     def _is_made(self, named: Vector | None) -> bool:
         """Whether the rule makes it when it is fetched."""
@@ -280,9 +299,12 @@ class PushedGradients(HolderSide):
         return self.state.count - header.version if known else -1
 
     def _scaled(self, sent: Tensor, scale: float) -> Tensor:
-        if self._scratch.numel() < sent.numel():
-            self._scratch = torch.zeros_like(sent)
-        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+        return torch.mul(sent, scale, out=self._scratch_like(sent))
+
+    def _scratch_like(self, values: Tensor) -> Tensor:
+        if self._scratch.numel() < values.numel():
+            self._scratch = torch.zeros_like(values)
+        return self._scratch[: values.numel()]
 
 
 class _Piece(NamedTuple):

@@ -19,11 +19,17 @@ class PredictedMomentumRule(Rule[PredictedMomentum]):
         velocity.mul_(self.config.momentum).add_(gradient, alpha=-push.rate)
         chunk.parameters.add_(velocity)
 
-    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+    def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         """Parameters + M * (momentum + ... + momentum ** (S + 1)): their equation 2.
 
         S is the sender's mean staleness, rounded down. With 0 it is Nesterov's look ahead.
         """
-        momentum, ahead = self.config.momentum, math.floor(fetch.mean_staleness) + 1
-        reach = momentum * (1.0 - momentum**ahead) / (1.0 - momentum)
-        return torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach)
+        ahead = math.floor(fetch.mean_staleness) + 1
+        reach = reach_of(self.config.momentum, ahead)
+        torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach, out=out)
+
+
+def reach_of(momentum: float, updates: int) -> float:
+    """How many of its own lengths a velocity that nothing adds to moves in so many updates."""
+    # The quotient may be another number than the momentum that it is of.
+    return momentum if updates == 1 else momentum * (1.0 - momentum**updates) / (1.0 - momentum)

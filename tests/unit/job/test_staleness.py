@@ -1,0 +1,97 @@
+"""What a manifest may ask for against staleness, and what the shards make of it."""
+
+import pytest
+
+from builders.jobs import a_batch_job, a_job
+from disttrain.job import rules
+from disttrain.job.finding import InvalidManifest, Severity
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.update_rule import present_name
+
+MOMENTUM = (
+    "{momentum: {learningRate: 0.1, momentum: 0.7, weightDecay: 0.01, clipNorm: 2, "
+    "schedule: {linearWarmup: {samples: 9}}}}"
+)
+
+
+def a_downpour(optimizer: str, staleness: str) -> Downpour:
+    given = f"{{optimizer: {optimizer}, staleness: {staleness}}}"
+    return a_job(f"spec.strategy.downpour={given}").spec.strategy.only_downpour
+
+
+def test_predict_makes_of_momentum_what_checkpoints_of_before_hold() -> None:
+    found = a_downpour(MOMENTUM, "{predict: {}}")
+    given, made = found.optimizer.rule, found.shard_rule
+    assert (made.name, made.kept) == (found.update_rule, ("velocity",))
+    assert found.update_rule == "predicted_momentum"
+    shared = set(type(made).model_fields)
+    assert {name: getattr(made, name) for name in shared} == {
+        name: getattr(given, name) for name in shared
+    }
+    assert shared == set(type(given).model_fields) - {"nesterov"}
+    assert (found.computes_on, found.evaluates) == ("prediction", "parameters")
+    assert found.vectors == ("velocity", "prediction")
+    assert found.rate_of_local_steps == 0
+
+
+def test_without_a_remedy_shards_carry_out_the_optimizer() -> None:
+    for remedy in ("{}", "{scaleRate: {}}"):
+        found = a_downpour(MOMENTUM, remedy)
+        assert found.shard_rule is found.optimizer.rule
+        assert (found.computes_on, found.vectors) == ("parameters", ("momentum",))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "staleness", "message"),
+    [
+        (
+            "{sgd: {learningRate: 0.1}}",
+            "{predict: {}}",
+            "staleness.predict needs optimizer.momentum, whose velocity it goes by, got sgd",
+        ),
+        (
+            "{momentum: {learningRate: 0.1, nesterov: true}}",
+            "{predict: {}}",
+            "staleness.predict looks ahead as nesterov does, and further where gradients are "
+            "older; set optimizer.momentum.nesterov: false",
+        ),
+        (
+            MOMENTUM,
+            "{predict: {}, scaleRate: {}}",
+            "must have at most one of scaleRate and predict, got scaleRate and predict",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_the_reason(
+    optimizer: str, staleness: str, message: str
+) -> None:
+    with pytest.raises(InvalidManifest, match=r"strategy\.downpour") as refused:
+        a_downpour(optimizer, staleness)
+    (finding,) = refused.value.findings
+    assert finding.message.removesuffix(" (given by --set)") == message
+
+
+def test_a_warm_start_of_batches_is_held_to_the_same() -> None:
+    given = "{samples: 9, batchSize: 3, downpour: {staleness: {predict: {}}}}"
+    with pytest.raises(InvalidManifest, match=r"needs optimizer\.momentum.* got adagrad"):
+        a_batch_job(f"spec.strategy.sandblaster.warmStart={given}")
+
+
+@pytest.mark.parametrize("name", ["predictedMomentum", "stalenessAwareSgd"])
+def test_rules_that_a_strategy_makes_are_no_optimizers(name: str) -> None:
+    with pytest.raises(InvalidManifest, match=f"{name}: unknown field"):
+        a_downpour(f"{{{name}: {{learningRate: 0.1}}}}", "{}")
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adamw", "rmsprop", "sgd", "momentum"])
+def test_a_scaled_rate_is_warned_of_where_it_hurts(optimizer: str) -> None:
+    given = f"{{{optimizer}: {{learningRate: 0.1}}}}"
+    job = a_job(f"spec.strategy.downpour={{optimizer: {given}, staleness: {{scaleRate: {{}}}}}}")
+    found = [one for one in rules.check(job) if one.path[-1] == "staleness"]
+    hurts = optimizer not in {"sgd", "momentum"}
+    assert [one.severity for one in found] == [Severity.WARNING] * hurts
+
+
+def test_checkpoints_of_a_rule_of_before_are_those_of_sgd() -> None:
+    assert present_name("staleness_aware_sgd") == "sgd"
+    assert present_name("predicted_momentum") == "predicted_momentum"
