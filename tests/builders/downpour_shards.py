@@ -5,7 +5,7 @@ from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
-from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.length import UNKNOWN, Extent, Length
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
@@ -22,11 +22,14 @@ def build(
     extent: Callable[[int], Extent] = lambda _: UNKNOWN,
     *,
     scales_rate: bool = False,
+    average: Length | None = None,
 ) -> Shard:
     """Without values; see `Shard.configure`."""
     arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
     kept = records or Records(incarnation=state.incarnation)
-    return Shard([PushedGradients(arithmetic, state, kept, extent, scales_rate=scales_rate)])
+    return Shard(
+        [PushedGradients(arithmetic, state, kept, extent, scales_rate=scales_rate, average=average)]
+    )
 
 
 def with_state(names: Sequence[str]) -> MakeValues:

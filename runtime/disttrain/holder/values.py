@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -48,9 +48,20 @@ Sender: TypeAlias = tuple[int, int]
 class Values:
     """Tensors of one holder."""
 
-    def __init__(self, share: Share, kept: Mapping[str, float] | None = None) -> None:
-        """`kept`: vectors beside what is trained, by name, each filled with its number."""
+    def __init__(
+        self,
+        share: Share,
+        kept: Mapping[str, float] | None = None,
+        optional: Collection[str] = (),
+    ) -> None:
+        """`kept`: vectors beside what is trained, by name, each filled with its number.
+
+        `optional`: names of those that a checkpoint of before need not have.
+        """
         self.share = share
+        self.optional = frozenset(optional)
+        self.lacking: set[Vector] = set()
+        """Those that the checkpoint did not have; they are as they were made."""
         self.trained = share.trained
         beside = {self.trained.beside(name): value for name, value in (kept or {}).items()}
         of_a_model = [vector for vector in share.ranges if vector.is_of_a_model]

@@ -138,6 +138,8 @@ class HolderSide(ABC):
     def __init__(self, config: Any, state: ShardState, records: Records) -> None:
         """`config`: the update rule or method, as the manifest has it."""
         self.config = config
+        self.kept: Any = config
+        """What `room` is made by."""
         self.state = state
         self.records = records
         self.handlers: dict[int, Handler] = {}
@@ -148,9 +150,20 @@ class HolderSide(ABC):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self: ...
 
     @staticmethod
+    def kept_by(strategy: Any) -> Any:
+        """What a strategy of a manifest has a shard keep."""
+        return strategy.shard_rule
+
+    @staticmethod
     @abstractmethod
-    def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
-        """For the state that a checkpoint describes; {}: the values that it begins with."""
+    def room(kept: Any, share: Share, description: Mapping[str, str]) -> Values:
+        """For the state that a checkpoint describes; {}: the values that it begins with.
+
+        `kept`: as `kept_by` gives it.
+        """
+
+    def initialised(self) -> None:  # noqa: B027 - most keep nothing that goes by it.
+        """The initial values have been uploaded."""
 
     def begin(
         self, values: Values, description: Mapping[str, str], returned_to: int | None

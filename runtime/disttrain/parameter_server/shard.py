@@ -60,9 +60,14 @@ class Shard:
         """Learn the placement and make room. Said again, it changes nothing."""
         if self.state.values is None:
             share = Share(placement, self.state.index, chunk_bytes)
-            self.state.values = self.stage.room(self.stage.config, share, {})
+            self.state.values = self.stage.room(self.stage.kept, share, {})
             self.state.steps = StepCounts(share.range_of(share.trained))
             self.stage.begin(self.state.values, {}, None)
+
+    def initialise(self) -> None:
+        """All initial values are here."""
+        self.state.is_initialised = True
+        self.stage.initialised()
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint, in the stage that has made it.
@@ -189,7 +194,7 @@ class Shard:
             upload.missing.discard((header.vector, header.chunk))
             if upload.missing:
                 return []
-            self.state.is_initialised = True
+            self.initialise()
             self._upload = None
         return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
 

@@ -70,7 +70,7 @@ class ReplayedShard:
         for vector, buffer in initial.items():
             held, own = self.values.share.range_of(vector), self.values.tensor(vector)
             own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
-        self.state.is_initialised = True
+        self.shard.initialise()
 
     def carry_out(self, record: np.void) -> None:
         if record["kind"] == Kind.ADMITTED:

@@ -107,6 +107,12 @@ def _warm_start_has_its_numbers(name: str) -> Rule:
     )
 
 
+def _warm_start_has_no_average(_: Spec, found: Sandblaster) -> str | None:
+    if found.warm_start is None or found.warm_start.rule.ema is None:
+        return None
+    return "is for strategy.downpour: a method goes on from the parameters; leave it out"
+
+
 RULES = (
     _not_for_it(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
@@ -139,6 +145,12 @@ RULES = (
         expression="!has(self.strategy.sandblaster) || "
         "!has(self.strategy.sandblaster.warmStart) || !has(self.stop.samples) || "
         "self.stop.samples > self.strategy.sandblaster.warmStart.samples",
+    ),
+    Rule(
+        "A warm start keeps no average: the method goes on from the parameters.",
+        (*_SANDBLASTER, "warmStart", "downpour", "ema"),
+        ((*_SANDBLASTER, "warmStart"),),
+        for_strategy(Sandblaster, _warm_start_has_no_average),
     ),
     *map(_warm_start_has_its_numbers, ("precision", "push_as", "fetch_as")),
     Rule(

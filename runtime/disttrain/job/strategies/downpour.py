@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from disttrain.job import subclasses
+from disttrain.job.average import AVERAGE, Average
 from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
@@ -100,6 +101,9 @@ class Downpour(StrategyKind):
         rules = self.optimizer.given().values()
         return self.staleness.problem_with(self.optimizer.rule) if len(rules) == 1 else None
 
+    ema: Average | None = None
+    """A moving average of the parameters, which evaluations and exports take. null: none."""
+
     @property
     def shard_rule(self) -> UpdateRule:
         """What the shards carry out: the optimizer, or what is made of it against staleness."""
@@ -122,15 +126,22 @@ class Downpour(StrategyKind):
         return self.shard_rule.serves or super().computes_on
 
     @property
+    def evaluates(self) -> str:
+        return super().evaluates if self.ema is None else AVERAGE
+
+    @property
     def vectors(self) -> tuple[str, ...]:
         """Names of what can be fetched of the shards beside the model."""
         rule = self.shard_rule
-        kept = tuple(rule.initial_state)
-        return kept if rule.serves is None else (*kept, rule.serves)
+        average = () if self.ema is None else (AVERAGE,)
+        served = () if rule.serves is None else (rule.serves,)
+        return (*rule.initial_state, *average, *served)
 
     def problem_in(self, run: Extent) -> str | None:
-        problem = self.optimizer.rule.problem_in(run)
-        return problem and f"optimizer.{problem}"
+        if (problem := self.optimizer.rule.problem_in(run)) is not None:
+            return f"optimizer.{problem}"
+        problem = None if self.ema is None else self.ema.problem_in(run)
+        return problem and f"ema.{problem}"
 
     @property
     def warm_start_samples(self) -> int:

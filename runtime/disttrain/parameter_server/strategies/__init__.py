@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
@@ -32,22 +31,18 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     made it takes the model's values, and no state.
     """
     *earlier, (last, side) = _of(spec)
-    own = _config(last)
-    found: dict[str, MakeValues] = {own.name: partial(side.room, own)}
+    own = side.kept_by(last.strategy.rule)
+    name = last.strategy.rule.update_rule
+    found: dict[str, MakeValues] = {name: partial(side.room, own)}
 
     def of_model(share: Share, _description: Mapping[str, str]) -> Values:
         return side.room(own, share, {})
 
     for stage, before in earlier:
-        config = _config(stage)
-        found[config.name] = of_model if is_return else partial(before.room, config)
+        strategy = stage.strategy.rule
+        own_room = partial(before.room, before.kept_by(strategy))
+        found[strategy.update_rule] = of_model if is_return else own_room
     return found | dict.fromkeys(side.takes_model_from - found.keys(), of_model)
-
-
-def _config(stage: Spec) -> Any:
-    """An update rule or a method: every strategy with shards has one."""
-    strategy: Any = stage.strategy.rule
-    return strategy.shard_rule
 
 
 def _of(spec: Spec) -> list[tuple[Spec, type[HolderSide]]]:

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job import defaults
-from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.average import AVERAGE
+from disttrain.job.length import UNKNOWN, Extent, Length
 from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server import presence, update_rules
+from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
@@ -52,12 +54,16 @@ class PushedGradients(HolderSide):
         extent: Callable[[int], Extent] = lambda _: UNKNOWN,
         *,
         scales_rate: bool = False,
+        average: Length | None = None,
     ) -> None:
         """`extent`: how long the run is, by its training samples.
 
-        `scales_rate`: each push's rate is divided by its staleness.
+        `scales_rate`: each push's rate is divided by its staleness. `average`: the half-life of a
+        moving average; None: none is kept.
         """
         super().__init__(rule.config, state, records)
+        self._average = None if average is None else MovingAverage(average)
+        self.kept = Kept(rule.config, averages=average is not None)
         self._rule = rule
         self._extent = extent
         self._scales_rate = scales_rate
@@ -78,12 +84,19 @@ class PushedGradients(HolderSide):
             records,
             partial(defaults.extent, stage),
             scales_rate=manifest.staleness.scale_rate is not None,
+            average=None if manifest.ema is None else manifest.ema.half_life,
         )
 
     @staticmethod
-    def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
+    def kept_by(strategy: Downpour) -> "Kept":
+        return Kept(strategy.shard_rule, averages=strategy.ema is not None)
+
+    @staticmethod
+    def room(kept: "Kept", share: Share, description: Mapping[str, str]) -> Values:
         del description
-        return Values(share, config.initial_state)
+        average = {AVERAGE: 0.0} if kept.averages else {}
+        vectors = {**kept.rule.initial_state, **average}
+        return Values(share, vectors, optional=vectors.keys() - kept.rule.kept)
 
     def begin(
         self, values: Values, description: Mapping[str, str], returned_to: int | None
@@ -91,6 +104,12 @@ class PushedGradients(HolderSide):
         super().begin(values, description, returned_to)
         run = self._extent(self.state.train_samples)
         self._factor = self.config.schedule.rates(run)
+        if self._average is not None:
+            self._average.begin(values, run)
+
+    def initialised(self) -> None:
+        if self._average is not None:
+            self._average.restart(self.values)
 
     @property
     def rate(self) -> float:
@@ -133,6 +152,8 @@ class PushedGradients(HolderSide):
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
             for piece in self._pieces(part, present):
                 self._update(piece, part, header, gradient, context)
+            if self._average is not None:
+                self._average.follow(self.values, part, header.samples)
         return self._applied(header, context.rate)
 
     def _received(self, header: Header, payload: memoryview) -> Tensor:
@@ -305,6 +326,13 @@ class PushedGradients(HolderSide):
         if self._scratch.numel() < values.numel():
             self._scratch = torch.zeros_like(values)
         return self._scratch[: values.numel()]
+
+
+class Kept(NamedTuple):
+    """What a shard keeps beside the parameters."""
+
+    rule: UpdateRule
+    averages: bool
 
 
 class _Piece(NamedTuple):
