@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/data_plane.py [--quick]
 
-Checksum (TCP) and finiteness check are on. Rates are payload (push + fetch) of all replicas per
+The finiteness check is on. Rates are payload (push + fetch) of all replicas per
 second: medians of interleaved rounds. Only ratios inside one run mean anything.
 """
 

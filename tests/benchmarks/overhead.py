@@ -33,10 +33,11 @@ from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import Cutting, LostLeases, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind

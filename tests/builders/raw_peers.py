@@ -45,7 +45,7 @@ def greeted(address: str, credentials: Mapping[Role, Credentials] | None) -> soc
 
 def a_head(header: Header, *place: int) -> bytes:
     """The header as it travels; `place` as of `framing.encode`."""
-    return framing.encode(header, job=JOB, place=(place[0], place[1], place[2], place[3]))
+    return framing.encode(header, job=JOB, place=(place[0], place[1], place[2]))
 
 
 def has_ended(connection: socket.socket) -> bool:

@@ -13,7 +13,6 @@ from multiprocessing.connection import Connection
 
 import torch
 import torch.distributed
-import xxhash
 import zmq
 from torch import Tensor
 
@@ -126,7 +125,7 @@ CurvePair = tuple[bytes, bytes]
 def bare_shard(port: int, elements: int, keys: CurvePair | None) -> None:
     """Over pyzmq, the work of a shard and nothing else: no header, no table, no limits, one peer.
 
-    Checksum, finiteness, Adagrad and a copying fetch, so that the rest is what DistTrain adds.
+    Finiteness, Adagrad and a copying fetch, so that the rest is what DistTrain adds.
     """
     torch.set_num_threads(1)
     _RpcShard.parameters, _RpcShard.sums = torch.randn(elements), torch.zeros(elements)
@@ -142,11 +141,9 @@ def bare_shard(port: int, elements: int, keys: CurvePair | None) -> None:
         number = int.from_bytes(what[1:], "little")
         if what[:1] == b"F":
             values = parameters[number].numpy().data.cast("B")
-            xxhash.xxh3_64_intdigest(values)
             socket.send_multipart([peer, b"F", values])
             continue
         payload = socket.recv(copy=False).buffer
-        xxhash.xxh3_64_intdigest(payload)
         gradient = torch.frombuffer(payload, dtype=torch.float32)
         if torch.dot(gradient, gradient).isfinite():
             _adagrad(parameters[number], gradient, sums[number])
@@ -181,7 +178,6 @@ class _BareReplica:
                 request(number)
 
     def _push(self, number: int) -> None:
-        xxhash.xxh3_64_intdigest(self._sent[number])
         self._socket.send(b"P" + number.to_bytes(4, "little"), zmq.SNDMORE)
         self._socket.send(self._sent[number], copy=False)
 
@@ -194,7 +190,6 @@ class _BareReplica:
     def _fetched(self, number: int) -> None:
         self._socket.recv()
         self._socket.recv_into(self._places[number])
-        xxhash.xxh3_64_intdigest(self._places[number])
 
 
 def bare_worker(pipe: Connection, port: int, elements: int, keys: CurvePair | None) -> None:

@@ -96,7 +96,7 @@ def messages_of_anything(port: int, job: RunningJob) -> None:
         with connection:
             connection.do_handshake()
             connection.sendall(framing.greeting(digest))
-            announced = (0, 0, 1 << 58, 0)
+            announced = (0, 0, 1 << 58)
             head = framing.encode(HELLO, job=digest, place=announced)
             connection.sendall(head if number % 2 else os.urandom(50 * (number % 40 + 4)))
             assert raw_peers.has_ended(connection)

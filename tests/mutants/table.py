@@ -9,6 +9,35 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="simulated replicas that all work in a warm start",
+        file=f"{_R}/simulation/run.py",
+        old="if member.index and self._is_warming_up:",
+        new="if False:",
+        tests=(f"{_UNIT}/simulation/test_run.py",),
+    ),
+    Mutant(
+        name="simulated steps that take no time",
+        file=f"{_R}/simulation/replica.py",
+        old="        self._work.time.wait(seconds)\n",
+        new="",
+        tests=(f"{_UNIT}/simulation/test_run.py",),
+    ),
+    Mutant(
+        name="a link that receives from two at once",
+        file=f"{_R}/transport/in_memory.py",
+        old="at = receiver.receives_until = max(at, busy_until, alone)",
+        new="at = receiver.receives_until = max(at, alone)",
+        tests=(f"{_UNIT}/simulation/test_machines.py",),
+    ),
+    Mutant(
+        name="advice that ends at the first number of replicas that is not worth it",
+        file=f"{_R}/simulation/outcome.py",
+        old="        if result.seconds <= _WORTH * taken.seconds:\n            taken = result\n",
+        new="        if result.seconds > _WORTH * taken.seconds:\n            break\n"
+        "        taken = result\n",
+        tests=(f"{_UNIT}/simulation/test_outcome.py",),
+    ),
+    Mutant(
         name="a shard that keeps the stages that are over",
         file=f"{_R}/parameter_server/shard.py",
         old="        self._stages = self._stages[number:]\n"
@@ -50,6 +79,62 @@ MUTANTS: tuple[Mutant, ...] = (
         old="            if header.sequence > number:",
         new="            if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
+    ),
+    Mutant(
+        name="an own optimizer that decays parameters without a gradient",
+        file=f"{_R}/replica/inner_optimizer.py",
+        old="parameter.grad = None",
+        new="pass",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="local steps that are pushed twice",
+        file=f"{_R}/replica/local_steps.py",
+        old="        self._anchor.copy_(own)\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="fetched parameters that replace a replica's newest steps",
+        file=f"{_R}/replica/local_steps.py",
+        old="        if self._taken:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="a difference to parameters that are still on their way",
+        file=f"{_R}/replica/local_steps.py",
+        old="        self._adopt(self._fetches.wait())\n        self._since_push = 0",
+        new="        self._since_push = 0",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="local steps beyond the range of numbers that are pushed",
+        file=f"{_R}/replica/local_steps.py",
+        old="is_finite = self._difference_is_finite()",
+        new="is_finite = self._difference_is_finite() or True",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="differences that count whole, however many replicas there are",
+        file=f"{_R}/job/outer_rule.py",
+        old="discount / max(1, live_replicas)",
+        new="discount",
+        tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
+    ),
+    Mutant(
+        name="factors of parameters that count in the steps and in their difference",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
+        old="self.values.share.placement.factors if self.config.uses_factors else ()",
+        new="self.values.share.placement.factors",
+        tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
+    ),
+    Mutant(
+        name="leases that end before the steps of a push do",
+        file=f"{_R}/coordinator/strategies/local_steps.py",
+        old=" + 2 * in_a_push",
+        new="",
+        tests=(f"{_UNIT}/coordinator/strategies/test_local_steps.py",),
     ),
     Mutant(
         name="a checkpoint of a batch method that follows on the last one for ever",
@@ -439,15 +524,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an evaluation of what is computed with",
-        file=f"{_R}/replica/downpour.py",
+        file=f"{_R}/replica/stepper.py",
         old="self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)",
-        new="self._fetch_at_once(Kind.FETCHING_NOW, self._computes_on, is_exact=True)",
+        new="self._fetch_at_once(Kind.FETCHING_NOW, self.computes_on, is_exact=True)",
         tests=(f"{_UNIT}/replica/test_vectors_by_name.py",),
     ),
     Mutant(
         name="a replica that goes on with what was measured",
-        file=f"{_R}/replica/downpour.py",
-        old="self._fetch_at_once(Kind.FETCHING_AGAIN, self._computes_on)",
+        file=f"{_R}/replica/stepper.py",
+        old="self._fetch_at_once(Kind.FETCHING_AGAIN, self.computes_on)",
         new="self._fetch_at_once(Kind.FETCHING_AGAIN, self._evaluates)",
         tests=(f"{_UNIT}/replica/test_vectors_by_name.py",),
     ),
@@ -839,7 +924,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an evaluation of rounded parameters",
-        file=f"{_R}/replica/downpour.py",
+        file=f"{_R}/replica/stepper.py",
         old="self._evaluates, is_exact=True)",
         new="self._evaluates)",
         tests=(f"{_UNIT}/replica/test_narrow_model.py",),

@@ -62,6 +62,8 @@ def as_job(shown: dict[str, Any]) -> dict[str, Any] | None:
     job: dict[str, Any] = merged(
         yaml.safe_load(BATCH if "sandblaster" in str(shown) else SMALL), shown
     )
+    chosen = shown["spec"].get("strategy") or job["spec"]["strategy"]
+    job["spec"]["strategy"] = {name: job["spec"]["strategy"][name] for name in chosen}
     return job
 
 

@@ -50,7 +50,7 @@ def _promises(evidence: Evidence) -> Iterator[Finding]:
     if of_groups:
         yield exactly_once.check(evidence)
     else:
-        yield not_applicable(exactly_once.PROMISE, "the strategy is downpour")
+        yield not_applicable(exactly_once.PROMISE, "the strategy has no batches of all replicas")
     yield versions.check(evidence) if of_updates else not_applicable(versions.PROMISE, _INSTEAD)
     if of_groups:
         yield not_applicable(torn_reads.PROMISE, _SAME_BITS)

@@ -26,6 +26,7 @@ from disttrain.launch.errors import (
     OutputFolderUnusable,
 )
 from disttrain.launch.exit_code import ExitCode
+from disttrain.simulation.errors import NotSimulated, WrongMachines
 
 
 class PlainUsage(TyperCommand):
@@ -78,6 +79,8 @@ _REFUSED = (
     OutputFolderUnusable,
     CheckpointsUnusable,
     ManifestChanged,
+    NotSimulated,
+    WrongMachines,
 )
 """Nothing was started, and nothing is until the command or the manifest is another one."""
 

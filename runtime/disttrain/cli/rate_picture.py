@@ -5,7 +5,6 @@ from disttrain.job import length as lengths
 from disttrain.job.length import Extent
 from disttrain.job.schedule_kinds import Factor
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.downpour import Downpour
 
 _COLUMNS = 48
 _HEIGHTS = "▁▂▃▄▅▆▇█"
@@ -14,19 +13,20 @@ _HEIGHTS = "▁▂▃▄▅▆▇█"
 def line(spec: Spec) -> str | None:
     """The rate of a job's first stage; None: it stays, or the manifest alone does not tell it."""
     stage = defaults.first_stage(spec)
-    if not isinstance(stage.strategy.rule, Downpour):
+    planned = stage.strategy.rule.planned_rate
+    if planned is None:
         return None
-    rule = stage.strategy.rule.optimizer.rule
-    if rule.schedule.constant is not None and rule.schedule.warmup is None:
+    full, schedule = planned
+    if schedule.constant is not None and schedule.warmup is None:
         return None
     for run in lengths.without_data(stage.stop, defaults.samples_per_step(stage)):
         try:
-            rates = rule.schedule.rates(run)
+            rates = schedule.rates(run)
         except ValueError:
             continue
         if run.samples is not None:
             of_what = "" if stage is spec else "of the warm start "
-            return _line(rates, run.samples, f"{of_what}over {_length(run)}", rule.learning_rate)
+            return _line(rates, run.samples, f"{of_what}over {_length(run)}", full)
     return None
 
 

@@ -137,11 +137,12 @@ def _require_possible(checkpoint: Path, spec: Spec) -> None:
 def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
     """The shards' state is of one optimizer, and no other can go on with it."""
     was = reading.read(checkpoint).manifest.update_rule
-    now = spec.strategy.rule.update_rule
+    strategy = spec.strategy.rule
+    now = strategy.update_rule
     if was == now:
         return None
     return (
-        f"spec.strategy.downpour.optimizer was {was} and is {now}, which cannot go on with the "
+        f"{strategy.update_rule_field} was {was} and is {now}, which cannot go on with the "
         f"checkpoint's state. Set {was}, or begin a new run"
     )
 

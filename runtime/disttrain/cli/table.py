@@ -37,6 +37,11 @@ COMMANDS = (
         "Reproduce an asynchronous run bit for bit, and say what asynchrony did.",
     ),
     (
+        "simulate",
+        "simulate:simulate",
+        "Train a job in virtual time with several numbers of replicas, and say which to take.",
+    ),
+    (
         "evaluate",
         "checkpoint_evaluation:evaluate",
         "Evaluate a checkpoint's parameters with the task of its job, on the test split.",

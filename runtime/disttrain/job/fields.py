@@ -1,8 +1,6 @@
 """What the types say about a path of the manifest: fields, nearest names; and the JSON schema."""
 
-import difflib
 import json
-from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -13,9 +11,6 @@ from disttrain.job.section import Section
 from disttrain.job.spec import DistTrainJob
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-FEW = 8
-"""So many known names are listed when none of them is near."""
 
 
 def by_name(section: type[Section]) -> dict[str, FieldInfo]:
@@ -44,18 +39,6 @@ def field_at(path: Path) -> FieldInfo | None:
     """Return the field at a path, or None if no section has such a field."""
     section = section_at(path[:-1])
     return by_name(section).get(str(path[-1])) if section and path else None
-
-
-def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the message for a name that nobody knows: the nearest one, or all if they are few."""
-    names = list(known)
-    lowered = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1)
-    if near:
-        return f"unknown field; did you mean '{lowered[near[0]]}'?"
-    return (
-        f"unknown field; known here: {', '.join(names)}" if len(names) <= FEW else "unknown field"
-    )
 
 
 class WithoutFieldTitles(GenerateJsonSchema):

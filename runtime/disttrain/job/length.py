@@ -1,15 +1,12 @@
 """How long a part of a run is, in the one way in which manifests write it. Pure."""
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
-from disttrain.job.section import Count, Positive, Section
+from disttrain.job.section import Count, Part, Positive, Section
 from disttrain.job.stop import Stop
-
-Part = Annotated[float, Field(gt=0, le=1)]
-"""A number above 0, at most 1."""
 
 
 class Extent(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from disttrain.job import document, fields
+from disttrain.job import document, fields, nearest
 from disttrain.job.finding import Finding, Path, render
 
 _PART = re.compile(r"(?:^|\.)(?P<name>[^.\[\]=]+)|\[(?P<index>\d{1,9})\]|\['(?P<quoted>[^']*)'\]")
@@ -91,7 +91,7 @@ def _unknown(path: Path, depth: int, known: Iterable[str]) -> str:
     in_spec: Path = ("spec", *path)
     if depth == 0 and fields.field_at(in_spec[:2]) is not None:
         return f"unknown field; did you mean '{render(in_spec)}'?"
-    return fields.unknown(str(path[depth]), known)
+    return nearest.unknown(str(path[depth]), known)
 
 
 def _assign(root: JsonValue, path: Path, given: JsonValue) -> None:

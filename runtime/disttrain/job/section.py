@@ -44,6 +44,9 @@ ZERO_IS_NONE = AfterValidator(_none_for_zero)
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
+Part = Annotated[float, Field(gt=0, le=1)]
+"""A number above 0, at most 1."""
+
 _MARK = "x-disttrain-cluster-only"
 
 ON_A_CLUSTER: JsonDict = {_MARK: True}

@@ -170,14 +170,14 @@ class Spec(Section):
     """How the replicas work together."""
 
     batch_size: Count | None = Field(default=None, examples=[32])
-    """Samples per step of one replica. Required for downpour, and of no other strategy."""
+    """Samples per step of one replica. Required, but not of sandblaster."""
 
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     """Seed of everything that is random: initial parameters, order of the data."""
 
     portion_size: Count | None = None
-    """Samples of a portion, a multiple of batchSize. null: the coordinator chooses. Of downpour
-    only; sandblaster has a portionSize of its own."""
+    """Samples of a portion, a multiple of batchSize. null: the coordinator chooses. Not
+    of sandblaster, which has a portionSize of its own."""
 
     stop: Stop = Field(examples=[{"epochs": 10}])
     """When the job is complete."""

@@ -104,7 +104,7 @@ class Stop(Section):
     """Passes over the training data."""
 
     steps: Count | None = None
-    """Steps of all replicas together. Of downpour only."""
+    """Steps of all replicas together. Not of sandblaster."""
 
     iterations: Count | None = None
     """Iterations of the method, each of one or several evaluations. Of sandblaster only, which

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from disttrain.job.length import Extent
+from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Section
 
 
@@ -71,6 +72,9 @@ class StrategyKind(Section):
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
 
+    update_rule_field: ClassVar[str] = "spec.strategy"
+    # Where a manifest chooses what checkpoints call the update rule.
+
     groups_parameters: ClassVar[bool] = False
     # Whether it trains parameters with different rates or weight decays, if a task wants that.
 
@@ -122,6 +126,11 @@ class StrategyKind(Section):
     def autocasts(self) -> bool:
         """Whether models compute in bfloat16 what PyTorch takes to be safe in it."""
         return False
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule] | None:
+        """The full learning rate and how it changes, where the manifest says both."""
+        return None
 
     def samples_per_step(self, batch_size: int | None) -> int:
         """What a replica computes at once, where `batch_size` is the job's."""

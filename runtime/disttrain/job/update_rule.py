@@ -8,39 +8,16 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
-from disttrain.job.schedule_kinds import Constant
-from disttrain.job.section import NotNegative, Positive, Section
+from disttrain.job.schedule_kinds import Constant, Factor
+from disttrain.job.section import NotNegative, Positive
+from disttrain.job.shard_rule import ShardRule
 
 
-class UpdateRule(Section):
+class UpdateRule(ShardRule):
     """What all update rules take. Their arithmetic is in `parameter_server.update_rules`."""
-
-    name: ClassVar[str]
-    # In checkpoints, and in manifests in camelCase: it stays, whatever the class is called. As long
-    # as 32 small letters and underscores.
 
     is_chosen: ClassVar[bool] = True
     # Whether manifests offer it as an optimizer; else a strategy makes it of another one.
-
-    kept: ClassVar[tuple[str, ...]] = ()
-    # What a holder always keeps beside the parameters, as long as they are: the vectors' names.
-    # They are in checkpoints and can be fetched.
-
-    kept_of_sender: ClassVar[tuple[str, ...]] = ()
-    # The same for each incarnation of a replica, filled with 0 before its first push or fetch. They
-    # are in no checkpoint: after a shard's restart they are new, and the staleness of pushes that
-    # were computed on what was served before is unknown.
-
-    serves: ClassVar[str | None] = None
-    # The name of what replicas compute with, where that is not the parameters: a vector that nobody
-    # keeps, as long as they are, which the rule makes whenever it is fetched.
-
-    zero_is_a_step: ClassVar[bool] = False
-    # Whether a gradient of 0 changes a parameter or what is kept beside it. Parameters that have no
-    # gradient at all are then left out of a push, as torch.optim leaves them alone.
-
-    counts_steps: ClassVar[bool] = False
-    # Whether its arithmetic goes by how many updates an element has had.
 
     adapts: ClassVar[bool] = False
     # Whether the gradients of before say how large its steps are.
@@ -71,10 +48,8 @@ class UpdateRule(Section):
         """What replicas add to a gradient, times the parameter."""
         return self.weight_decay if self.decays_gradients else 0.0
 
-    @property
-    def initial_state(self) -> dict[str, float]:
-        """By name the vectors that are kept, and what each is filled with at first."""
-        return dict.fromkeys(self.kept, 0.0)
+    def rates(self, run: Extent) -> Factor:
+        return self.schedule.rates(run)
 
     @property
     def local_learning_rate(self) -> float:

@@ -13,7 +13,7 @@ from itertools import takewhile
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
-from disttrain.job import fields, rules
+from disttrain.job import fields, nearest, rules
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.rule import Rule
 from disttrain.job.section import FIELDS_ONLY, Section
@@ -194,7 +194,7 @@ def _written(value: JsonValue) -> str:
 def _extra(error: ErrorDetails) -> str:
     *around, name = error["loc"]
     section = fields.section_at(tuple(around))
-    return fields.unknown(str(name), fields.by_name(section) if section else ())
+    return nearest.unknown(str(name), fields.by_name(section) if section else ())
 
 
 def _empty(error: ErrorDetails) -> str:

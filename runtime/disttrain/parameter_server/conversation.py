@@ -176,7 +176,7 @@ class ShardLink:
             sentence = bytes(message.payload).decode(errors="replace")
             text = f"shard {self.shard}: {sentence}; end this process"
             raise Fenced(text)
-        if reason >= Reason.OLD_INCARNATION and reason is not Reason.CORRUPT:
+        if reason >= Reason.OLD_INCARNATION:
             return True
         if reason in _TRY_AGAIN:
             self.state = LinkState.GREETING

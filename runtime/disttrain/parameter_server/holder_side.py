@@ -94,7 +94,6 @@ class ShardState:
             segment=0,
             segment_offset=0,
             payload_bytes=0,
-            checksum=0,
         )
 
     def refuse(self, request: Header, refused: Refused) -> Answer:
@@ -150,9 +149,15 @@ class HolderSide(ABC):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self: ...
 
     @staticmethod
-    def kept_by(strategy: Any) -> Any:
-        """What a strategy of a manifest has a shard keep."""
+    def config_of(stage: Spec) -> Any:
+        """The update rule or method of a stage that is its own."""
+        strategy: Any = stage.strategy.rule
         return strategy.shard_rule
+
+    @classmethod
+    def kept_by(cls, stage: Spec) -> Any:
+        """What a stage has a shard keep."""
+        return cls.config_of(stage)
 
     @staticmethod
     @abstractmethod

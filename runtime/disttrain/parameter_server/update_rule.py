@@ -7,9 +7,9 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from disttrain.job.update_rule import UpdateRule
+from disttrain.job.shard_rule import ShardRule
 
-Config = TypeVar("Config", bound=UpdateRule)
+Config = TypeVar("Config", bound=ShardRule)
 
 
 class Chunk(NamedTuple):
@@ -17,9 +17,9 @@ class Chunk(NamedTuple):
 
     parameters: Tensor
     state: Mapping[str, Tensor]
-    """The vectors of `UpdateRule.initial_state`, by name."""
+    """The vectors of `ShardRule.initial_state`, by name."""
     of_sender: Mapping[str, Tensor]
-    """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
+    """The vectors of `ShardRule.kept_of_sender` of who pushes or fetches."""
     steps: int = 0
     """Updates that these elements have had, if the rule `counts_steps`."""
     decay_factor: float = 1.0
@@ -60,7 +60,7 @@ class Rule(ABC, Generic[Config]):
     the manifest's type says otherwise: replicas add it.
     """
 
-    of: ClassVar[type[UpdateRule]]
+    of: ClassVar[type[ShardRule]]
     """The manifest's type for it."""
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""What replayed values are: those of a checkpoint, bit by bit, and how good on the test split."""
+"""What replayed values are: those of a checkpoint, bit by bit, and how good on a split."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,8 @@ from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.holder.values import Values
 from disttrain.job import defaults
-from disttrain.replay.recording import Recording
-from disttrain.replay.replica import Learner
-from disttrain.replay.shard import ReplayedShard
+from disttrain.replay.replica import Learner, Setting
+from disttrain.replay.shard import ReplayedShard, ShardInMemory
 from disttrain.replica import evaluation, task_calls
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.vector import PARAMETERS, Vector
@@ -95,19 +94,21 @@ class Measured:
     """Means over the samples."""
 
 
-def measure(recording: Recording, values: Mapping[Vector, Tensor]) -> Measured:
+def measure(
+    setting: Setting, values: Mapping[Vector, Tensor], split: Split = Split.TEST
+) -> Measured:
     """Evaluate the task's model with these whole vectors."""
-    learner = Learner(recording, outgoing_buffers=0)
+    learner = Learner(setting, outgoing_buffers=0)
     for vector, buffer in learner.model.first_fetch_into().items():
         FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
     learner.model.adopt_first_fetch()
-    return measure_module(recording, learner.module)
+    return measure_module(setting, learner.module, split)
 
 
-def measure_module(recording: Recording, module: nn.Module) -> Measured:
-    task, place = recording.task, task_calls.resolve_device(recording.device)
-    examples = task.examples(Split.TEST, 1)
-    batch_size = defaults.evaluation_batch_size(recording.spec)
+def measure_module(setting: Setting, module: nn.Module, split: Split = Split.TEST) -> Measured:
+    task, place = setting.task, task_calls.resolve_device(setting.device)
+    examples = task.examples(split, 1)
+    batch_size = defaults.evaluation_batch_size(setting.spec)
     sums = evaluation.evaluate(task, module, examples, batch_size, task_calls.mover(place))
     samples = max(sums.samples, 1)
     return Measured(
@@ -116,7 +117,7 @@ def measure_module(recording: Recording, module: nn.Module) -> Measured:
     )
 
 
-def whole_values(shards: Sequence[ReplayedShard], evaluates: str) -> dict[Vector, Tensor]:
+def whole_values(shards: Sequence[ShardInMemory], evaluates: str) -> dict[Vector, Tensor]:
     """The model's vectors, with what evaluations take for the trained parameters."""
     return {
         vector: torch.cat([shard.values.vectors[taken] for shard in shards])

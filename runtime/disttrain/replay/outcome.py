@@ -8,6 +8,7 @@ from pathlib import Path
 from disttrain.replay import final_values, recording
 from disttrain.replay.asynchrony import Delays, Observer
 from disttrain.replay.final_values import Compared, Measured
+from disttrain.replay.recording import NotReplayable
 from disttrain.replay.replayed_run import ReplayedRun
 from disttrain.replay.serial import SerialTraining
 
@@ -45,6 +46,11 @@ def replay(folder: Path, *, to_update: int | None = None, serial: bool = False) 
     the same samples in the same order, without staleness.
     """
     recorded = recording.read(folder)
+    if serial and recorded.spec.strategy.downpour is None:
+        raise NotReplayable(
+            "without asynchrony there is no training of localSteps: its replicas have optimizers "
+            "of their own; replay the run without --serial"
+        )
     observer = Observer()
     replayed = ReplayedRun(recorded, observer)
     replayed.run(to_update)

@@ -69,6 +69,10 @@ class Recording:
     checkpoint: Checkpoint | None
     """The last one."""
 
+    @property
+    def seed(self) -> int:
+        return self.data.seed
+
 
 def read(folder: Path) -> Recording:
     """The record of a run folder. Raises NotARunFolder, NotReplayable, TaskError."""

@@ -1,7 +1,7 @@
 """One replayed incarnation of a replica: production's loop and exchanges, driven by its log."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -10,32 +10,57 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
+from disttrain.job.roles import Device
+from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import FetchResult, Push, PushClient
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger, RecordContradicted
 from disttrain.replay.recording import Recording
 from disttrain.replay.wires import VirtualTimeCancellation, Wires, compute_with
-from disttrain.replica import accrual, task_calls
+from disttrain.replica import strategies, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import Connection, FetchThread, PushThread
-from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
+from disttrain.replica.stepper import TrainingLoop
+from disttrain.replica.task_calls import TaskCalls
 from disttrain.replica.work import LostLeases, WorkItem
+from disttrain.state.placement import Placement
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
 
+class Setting(Protocol):
+    """What a learner is made of."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def task(self) -> TaskCalls: ...
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the data."""
+        ...
+
+
 class Learner:
     """The model, data and loss of a replica."""
 
-    def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
-        spec, self._task = recording.spec, recording.task
-        place = task_calls.resolve_device(recording.device)
+    def __init__(self, setting: "Setting", outgoing_buffers: int) -> None:
+        spec, self._task = setting.spec, setting.task
+        place = task_calls.resolve_device(setting.device)
         self.module = self._task.model(spec.seed)
         self.model = FlatModel(
             self.module,
@@ -43,11 +68,11 @@ class Learner:
             place,
             outgoing_buffers=outgoing_buffers,
             formats=defaults.formats(spec),
-            factors=recording.placement.factors,
+            factors=setting.placement.factors,
         )
         self._move = task_calls.mover(place)
         examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
-        config = PipelineConfig(seed=recording.data.seed)
+        config = PipelineConfig(seed=setting.seed)
         self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)
 
     def loss(self, batch: Any, context: LossContext) -> BatchLoss:
@@ -76,8 +101,9 @@ class ReplayedReplica:
 
     def run(self) -> None:
         compute_with(self._recording.replica_threads)
-        manifest = self._recording.spec.strategy.only_downpour
-        self._learner = Learner(self._recording, accrual.gradient_buffers(manifest))
+        spec = self._recording.spec
+        training = strategies.stepped(spec)
+        self._learner = Learner(self._recording, training.outgoing_buffers(spec))
         model, seed = self._learner.model, self._recording.data.seed
         connection = Connection(
             model,
@@ -87,15 +113,15 @@ class ReplayedReplica:
             pushes=partial(_Pushes, self),
             fetches=_Fetches,
         )
-        run = defaults.extent(self._recording.spec, self._recording.data.samples)
-        self._downpour = Downpour(connection, manifest, pace=NeverWaits(), run=run)
-        loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
-        connection.fetches.ask(partial(model.first_fetch_into, manifest.computes_on))
+        run = defaults.extent(spec, self._recording.data.samples)
+        self._stepper = training.stepper(connection, spec, run, lambda *_: NeverWaits())
+        loop = TrainingLoop(self._stepper, self._loss, self, LostLeases(frozenset), seed)
+        connection.fetches.ask(partial(model.first_fetch_into, self._stepper.computes_on))
         try:
             first = connection.fetches.wait()
             model.adopt_first_fetch()
             if first is not None:
-                self._downpour.begin(first)
+                self._stepper.begin(first)
             loop.train_until(self._ends)
         except (Cancelled, RecordContradicted):
             if self.ledger.following is not None:
@@ -136,11 +162,11 @@ class ReplayedReplica:
 
     def _ends(self) -> bool:
         """Flush and fetch where the run did between two steps; whether no step follows."""
-        downpour = self._downpour
+        stepper = self._stepper
         between = {
-            Kind.FLUSHED: downpour.flush,
-            Kind.FETCHING_NOW: downpour.fetch_now,
-            Kind.FETCHING_AGAIN: downpour.fetch_again,
+            Kind.FLUSHED: stepper.flush,
+            Kind.FETCHING_NOW: stepper.fetch_now,
+            Kind.FETCHING_AGAIN: stepper.fetch_again,
         }
         while (kind := self.ledger.following_kind) in between:
             between[Kind(kind)]()

@@ -17,9 +17,10 @@ from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, VirtualTimeCancellation, Wires, compute_with
 from disttrain.replica.connection import Connection
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from disttrain.audit.evidence import Incarnation
 from disttrain.holder.values import Values
+from disttrain.job.spec import Spec
 from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import Decision, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
@@ -18,7 +19,7 @@ from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.placement import Placement
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Header, Verb
-from disttrain.transport.interface import Buffer, Request
+from disttrain.transport.interface import Buffer, Listener, Request
 
 _VAIN_SECONDS = 5 * LOOK_AGAIN_SECONDS
 """Of virtual time in which no shard served anything: what is waited for does not come."""
@@ -26,8 +27,45 @@ _Name = tuple[SenderIncarnation, Verb, int, int, int]
 """Of a chunk: whose, PUSH or FETCH, number of the push or fetch, vector, chunk."""
 
 
-class ReplayedShard:
-    """Follows the log of one shard. Values are there from the beginning, as after an upload."""
+class ShardInMemory:
+    """Production's, without a process. Values are there from the beginning, as after an upload."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        state: ShardState,
+        placement: Placement,
+        listener: Listener,
+        *,
+        chunk_bytes: int,
+    ) -> None:
+        """`chunk_bytes`: as of `Share`."""
+        self.records = Records(incarnation=state.incarnation)
+        self.shard = Shard(strategies.stages(spec, state, self.records))
+        self.shard.configure(placement, chunk_bytes)
+        self.listener = listener
+        self.serving = Serving(listener, self.shard)
+
+    @property
+    def state(self) -> ShardState:
+        return self.shard.state
+
+    @property
+    def values(self) -> Values:
+        values = self.state.values
+        assert values is not None  # noqa: S101  configured from the beginning
+        return values
+
+    def begin_with(self, initial: dict[Vector, Buffer]) -> None:
+        """Take over this shard's part of the initial values."""
+        for vector, buffer in initial.items():
+            held, own = self.values.share.range_of(vector), self.values.tensor(vector)
+            own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
+        self.shard.initialise()
+
+
+class ReplayedShard(ShardInMemory):
+    """Follows the log of one shard."""
 
     def __init__(
         self, recording: Recording, log: Incarnation, placement: Placement, wires: Wires
@@ -43,34 +81,14 @@ class ReplayedShard:
             incarnation=log.incarnation,
             train_samples=recording.data.samples,
         )
-        no_records = Records(incarnation=log.incarnation)
-        self.shard = Shard(strategies.stages(recording.spec, state, no_records))
-        self.shard.configure(placement, recording.chunk_bytes)
-        self.listener = wires.listen(log.index)
-        self.serving = Serving(self.listener, self.shard)
+        listener, chunk_bytes = wires.listen(log.index), recording.chunk_bytes
+        super().__init__(recording.spec, state, placement, listener, chunk_bytes=chunk_bytes)
         self._waiting: dict[_Name, Request] = {}
         """What replicas have asked for, chunk by chunk, until the log names it."""
 
     @property
-    def state(self) -> ShardState:
-        return self.shard.state
-
-    @property
-    def values(self) -> Values:
-        values = self.state.values
-        assert values is not None  # noqa: S101  configured from the beginning
-        return values
-
-    @property
     def is_over(self) -> bool:
         return self.position >= len(self.log)
-
-    def begin_with(self, initial: dict[Vector, Buffer]) -> None:
-        """Take over this shard's part of the initial values."""
-        for vector, buffer in initial.items():
-            held, own = self.values.share.range_of(vector), self.values.tensor(vector)
-            own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
-        self.shard.initialise()
 
     def carry_out(self, record: np.void) -> None:
         if record["kind"] == Kind.ADMITTED:

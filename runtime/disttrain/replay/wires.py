@@ -76,6 +76,7 @@ class VirtualTimeCancellation(Cancellation):
     def __init__(self, time: VirtualTime) -> None:
         super().__init__()
         self._time = time
+        self.clock = lambda: time.now
 
     def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
         del name
@@ -83,6 +84,9 @@ class VirtualTimeCancellation(Cancellation):
 
     def new_queue(self) -> "SimpleQueue[Any]":
         return _Queue(self._time)
+
+    def new_event(self) -> threading.Event:
+        return _Event(self._time)
 
 
 class _Queue(SimpleQueue[T]):
@@ -104,6 +108,26 @@ class _Queue(SimpleQueue[T]):
             seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
             self._time.wait(seconds, [self._bell])
         return self.get_nowait()
+
+
+class _Event(threading.Event):
+    """Is waited for by virtual time."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__()
+        self._time = time
+        self._bell = Bell(time)
+
+    def set(self) -> None:
+        super().set()
+        self._bell.ring()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        end = None if timeout is None else self._time.now + timeout
+        while not self.is_set() and (end is None or self._time.now < end):
+            seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
+            self._time.wait(seconds, [self._bell])
+        return self.is_set()
 
 
 def compute_with(threads: int) -> None:

@@ -18,12 +18,15 @@ class Cancelled(Exception):
 class Cancellation:
     """Asked for once, from any thread; all waits end with `Cancelled`, or with its cause.
 
-    Threads and queues made here wait by real time; `disttrain replay` has some that do not.
+    Threads, queues and events made here wait by real time; `disttrain replay` and `simulate` have
+    some that do not.
     """
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
         self.cause: BaseException | None = None
+        self.clock: Callable[[], float] = time.perf_counter
+        """Seconds, which only grow, as all these waits go by."""
 
     def cancel(self, cause: BaseException | None = None) -> None:
         """End all waits. The first cause stays."""
@@ -41,6 +44,10 @@ class Cancellation:
         """Between threads that `start` has begun, or the one that began them."""
         return queue.SimpleQueue()
 
+    def new_event(self) -> threading.Event:
+        """As `new_queue`."""
+        return threading.Event()
+
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled.is_set()
@@ -57,8 +64,8 @@ class Cancellation:
 
     def get_within(self, source: "queue.SimpleQueue[T]", seconds: float) -> T | None:
         """The next item, or None after so long without one; raises as `check` while it waits."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        end = self.clock() + seconds
+        while (left := end - self.clock()) > 0:
             try:
                 return source.get(timeout=min(left, _LOOK_AGAIN_SECONDS))
             except queue.Empty:

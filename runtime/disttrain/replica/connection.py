@@ -1,8 +1,6 @@
 """A model joined to the parameter server: its flat vectors, and a thread for each direction."""
 
 import queue
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -88,9 +86,9 @@ class ClientThread:
         self._thread.join(timeout)
 
     def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
-        began = time.perf_counter()
+        began = self._cancellation.clock()
         item = self._cancellation.get(source)
-        self.waited_seconds += time.perf_counter() - began
+        self.waited_seconds += self._cancellation.clock() - began
         return item
 
     def _run(self) -> None:
@@ -116,7 +114,7 @@ class FetchThread(ClientThread):
         self._ledger = ledger
         self._number = 0
         self._asked = False
-        self._is_due = threading.Event()
+        self._is_due = cancellation.new_event()
         """The fetch that was asked for need not wait for its time."""
         self._is_dropped = False
         """It is not to begin any more."""
@@ -142,6 +140,10 @@ class FetchThread(ClientThread):
             self._is_due.clear()
             self._acts.put(lambda: self._fetch(into, land, after_seconds))
 
+    def due(self) -> None:
+        """Let what was asked for begin, if it waits for that; any thread."""
+        self._is_due.set()
+
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrives within that time, once; None if nothing does. With 0 it never waits.
 
@@ -151,10 +153,10 @@ class FetchThread(ClientThread):
             return None
         result = self._there()
         if result is None and within_seconds > 0:
-            began = time.perf_counter()
+            began = self._cancellation.clock()
             self._is_due.set()
             result = self._cancellation.get_within(self._results, within_seconds)
-            self.waited_seconds += time.perf_counter() - began
+            self.waited_seconds += self._cancellation.clock() - began
         self._asked = result is None
         return result
 
@@ -195,12 +197,12 @@ class FetchThread(ClientThread):
         self._is_due.wait(after_seconds)
         if self._is_dropped:
             return
-        began = time.perf_counter()
+        began = self._cancellation.clock()
         buffers = into()
         result = self.client.fetch(buffers)
         land()
         nbytes = sum(buffer.nbytes for buffer in buffers.values())
-        self.last_seconds = time.perf_counter() - began
+        self.last_seconds = self._cancellation.clock() - began
         self.transfers.add(self.last_seconds, nbytes)
         self._number += 1
         self._ledger.fetched(self._number, result.versions)
@@ -262,7 +264,7 @@ class PushThread(ClientThread):
         self.call(lambda: None)
 
     def _send(self, outgoing: Outgoing, push: Push) -> None:
-        began = time.perf_counter()
+        began = self._cancellation.clock()
         outgoing.wait_left()
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
@@ -272,7 +274,7 @@ class PushThread(ClientThread):
             LOG.warning("push refused", sequence=push.sequence, error=error)
             self._ledger.refused(push.sequence)
             self.refused += 1
-        self.transfers.add(time.perf_counter() - began, push.nbytes)
+        self.transfers.add(self._cancellation.clock() - began, push.nbytes)
         self._free.put(outgoing)
 
     def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:

@@ -5,6 +5,7 @@ FinalError
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
 ├── DeviceTooOld         the GPU that is there does not compute with what the manifest says
 ├── TooManyShards        this process may not open a connection to each shard
+├── OptimizerRefused     torch does not take the manifest's arguments of an optimizer
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
 └── JobEnded             a loop of its own joins, or goes on, after the job has ended
 """
@@ -29,6 +30,10 @@ class DeviceTooOld(FinalError):
 
 class TooManyShards(FinalError):
     """The job has more shards than this process can have connections to."""
+
+
+class OptimizerRefused(FinalError):
+    """An optimizer of torch.optim cannot be made, or take a step, with the manifest's arguments."""
 
 
 class WrongStrategy(FinalError):

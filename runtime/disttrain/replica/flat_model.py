@@ -184,6 +184,20 @@ class FlatModel(GradientViews):
             for vector, flat in fetched.items()
         }
 
+    @torch.no_grad()
+    def adopt_change(self, since: Tensor, buffers_since: ModelBuffers | None) -> None:
+        """Add to the parameters what the fetched ones are more than `since`, which becomes them.
+
+        `buffers_since`: the same of the model's buffers; None: none were fetched.
+        """
+        fetched = self._spare.flat
+        since.sub_(fetched.tensor)
+        self.parameters.sub_(since)
+        since.copy_(fetched.tensor)
+        fetched.release()
+        if buffers_since is not None:
+            self._incoming_buffers.scatter_change(buffers_since)
+
     def _first_fetch(self) -> dict[Vector, FlatVector]:
         vectors = {self.vector: self._current.flat, **self._incoming_buffers.vectors}
         if self._frozen is not None:

@@ -162,25 +162,36 @@ class ModelBuffers:
         self.vectors = {
             v: allocate(f"{name}-buffers-{v.element_type.name.lower()}", v) for v in present
         }
-        self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
+        self.views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
 
     def gather(self) -> None:
         """Copy the model's buffers here, and on to the host."""
-        for vector, views in self._views.items():
+        for vector, views in self.views.items():
             torch._foreach_copy_(views, self._tensors.tensors(vector))
             self.vectors[vector].leave()
 
     def restore(self) -> None:
-        for vector, views in self._views.items():
+        for vector, views in self.views.items():
             torch._foreach_copy_(self._tensors.tensors(vector), views)
 
     def scatter(self) -> None:
         """Copy what lies here into the model's buffers; counters never go backwards."""
-        for vector, views in self._views.items():
+        for vector, views in self.views.items():
             present, new = self._tensors.tensors(vector), views
             if vector.element_type is ElementType.INT64:
                 new = [torch.maximum(v, p) for v, p in zip(views, present, strict=True)]
             torch._foreach_copy_(present, new)
+            self.vectors[vector].release()
+
+    def scatter_change(self, since: "ModelBuffers") -> None:
+        """Add to the model's buffers what lies here more than in `since`; counters: the larger."""
+        for vector, views in self.views.items():
+            present, before = self._tensors.tensors(vector), since.views[vector]
+            for tensor, new, old in zip(present, views, before, strict=True):
+                if vector.element_type is ElementType.INT64:
+                    tensor.copy_(torch.maximum(new, tensor))
+                else:
+                    tensor.add_(new - old)
             self.vectors[vector].release()
 
 

@@ -83,9 +83,9 @@ class Training(ABC):
     def __init__(self, given: TrainingInputs) -> None: ...
 
     @staticmethod
-    def check_model(model: nn.Module) -> None:
-        """Raises ModelError for one that it cannot train."""
-        del model
+    def check_model(strategy: StrategyKind, model: nn.Module) -> None:
+        """Raises a FinalError for one that it cannot train as the manifest says."""
+        del strategy, model
 
     @abstractmethod
     def begin(self, meanwhile: Callable[[], None]) -> None:

@@ -25,7 +25,6 @@ class Refusal(StrEnum):
     WRONG_JOB = "message of another job"
     FIELDS = "field out of range"
     PAYLOAD = "payload of another length than the header says"
-    CHECKSUM = "checksum does not match the payload"
     SEGMENT = "shared memory that was refused or is not known"
     ROLE = "role of another certificate"
     IMPOSTOR = "certificate of another process"

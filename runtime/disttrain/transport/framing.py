@@ -12,8 +12,6 @@ import struct
 from collections import deque
 from collections.abc import Callable
 
-import xxhash
-
 from disttrain.transport import memory
 from disttrain.transport.errors import (
     ConnectionLost,
@@ -34,7 +32,7 @@ from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
 from disttrain.transport.stream import Stream
 
 _PREFIX = MAGIC + struct.pack("<H", PROTOCOL_VERSION)
-_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQQ")
+_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQ")
 HEADER_BYTES = _STRUCT.size
 
 _LARGEST = (1 << 63) - 1
@@ -52,7 +50,7 @@ _GREETING = struct.Struct("<4sHQ")
 _TLS = (b"\x15\x03", b"\x16\x03")
 """What an alert and a handshake of TLS begin with."""
 _BLOCK_BYTES = 256 << 10
-"""Received, then summed up while the cache still holds it."""
+"""Received at once; a longer payload of no known place gets pages of its own."""
 _PLACE_BYTES = 2 << 20
 """A chunk over TCP."""
 _MOST_SPARE = 4
@@ -129,10 +127,9 @@ Received = tuple[Header, memoryview, Refusal | None]
 class Inbox:
     """Puts together the messages of one connection, each payload in its place."""
 
-    def __init__(self, job: int, largest_bytes: int, *, has_checksums: bool) -> None:
+    def __init__(self, job: int, largest_bytes: int) -> None:
         self._job = job
         self._largest_bytes = largest_bytes
-        self._has_checksums = has_checksums
         self._greeting = memoryview(bytearray(_GREETING.size))
         self._head = memoryview(bytearray(HEADER_BYTES))
         self._filled = 0
@@ -140,7 +137,6 @@ class Inbox:
         self._header: Header | None = None
         self._place: memoryview | None = None
         self._refusal: Refusal | None = None
-        self._sum = xxhash.xxh3_64()
         self.nbytes = 0
         """Received so far."""
 
@@ -170,7 +166,6 @@ class Inbox:
         """Whether a header has come, if need be now. Raises ConnectionLost, UnreadableStream."""
         if self._header is None and self._fill_plain(stream, self._head):
             self._header = self._decoded()
-            self._sum.reset()
         return self._header is not None
 
     def next(
@@ -187,8 +182,6 @@ class Inbox:
             self._place = self._placed(header, place_of)
         if self._place.nbytes and not self._fill(stream, self._place):
             return None
-        if self._refusal is None and not self._is_intact(header):
-            self._refusal = Refusal.CHECKSUM
         payload, refusal = self._place.toreadonly(), self._refusal
         self._header = self._place = self._refusal = None
         return header, payload, refusal
@@ -229,11 +222,6 @@ class Inbox:
             else memoryview(bytearray(nbytes))
         )
 
-    def _is_intact(self, header: Header) -> bool:
-        if not self._has_checksums or not inline_bytes(header):
-            return True
-        return self._sum.intdigest() == header.checksum
-
     def _fill_plain(self, stream: Stream, place: memoryview) -> bool:
         """`_fill` of what a peer begins otherwise that encrypts where this process does not."""
         try:
@@ -251,8 +239,6 @@ class Inbox:
             count = stream.read_into(block)
             if not count:
                 return False
-            if self._has_checksums and self._header is not None:
-                self._sum.update(block[:count])
             self._filled += count
             self.nbytes += count
         self._filled = 0
@@ -302,23 +288,19 @@ def inline_bytes(header: Header) -> int:
     return 0 if header.segment else header.payload_bytes
 
 
-def message(
-    header: Header, payload: Payload, job: int, limit: int, *, has_checksum: bool
-) -> tuple[bytes, memoryview]:
+def message(header: Header, payload: Payload, job: int, limit: int) -> tuple[bytes, memoryview]:
     """Header and payload as they travel. Raises MessageTooLarge."""
     view = as_bytes(payload, limit)
-    nbytes = view.nbytes
-    checksum = xxhash.xxh3_64_intdigest(view) if has_checksum and nbytes else 0
-    return encode(header, job=job, place=(0, 0, nbytes, checksum)), view
+    return encode(header, job=job, place=(0, 0, view.nbytes)), view
 
 
-def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
+def encode(header: Header, *, job: int, place: tuple[int, int, int] = (0, 0, 0)) -> bytes:
     """HEADER_BYTES; ValueError if a field does not fit.
 
-    `place` is (segment, segment_offset, payload_bytes, checksum).
+    `place` is (segment, segment_offset, payload_bytes).
     """
     try:
-        return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-4], *place)
+        return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-3], *place)
     except struct.error as error:
         message = f"{header} does not fit into its bytes: {error}"
         raise ValueError(message) from error

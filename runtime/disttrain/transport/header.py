@@ -6,7 +6,7 @@ from typing import NamedTuple
 import xxhash
 
 MAGIC = b"DTRN"
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Role(IntEnum):
@@ -96,8 +96,6 @@ class Reason(IntEnum):
     """The sender was fenced: a newer incarnation of it exists, or it was declared dead."""
     NOT_FINITE = 17
     WRONG_LAYOUT = 18
-    CORRUPT = 19
-    """The checksum does not match the payload."""
     NOT_ALLOWED = 20
     """The verb is not for this role."""
     MALFORMED = 21
@@ -153,8 +151,6 @@ class Header(NamedTuple):
     segment_offset: int
     """Bytes from the start of that segment."""
     payload_bytes: int
-    checksum: int
-    """xxh3_64 of the payload; 0 is unchecked (shared memory, TLS, empty payload)."""
 
 
 EMPTY = Header(*([0] * len(Header._fields)))

@@ -57,6 +57,31 @@ class Weather:
 
 
 @dataclass(slots=True)
+class Link:
+    """What joins one process to the network; each direction carries one message after the other."""
+
+    bytes_per_second: float
+    sends_until: float = 0.0
+    receives_until: float = 0.0
+
+
+def carried(now: float, nbytes: int, sender: Link | None, receiver: Link | None) -> float:
+    """When a message has left one link and filled the other; both are busy until then.
+
+    None: a link that holds up nothing.
+    """
+    at = now
+    if sender is not None:
+        at = sender.sends_until = max(now, sender.sends_until) + nbytes / sender.bytes_per_second
+    if receiver is not None:
+        # What arrives is received while it is sent, unless something else is.
+        busy_until = receiver.receives_until + nbytes / receiver.bytes_per_second
+        alone = now + nbytes / receiver.bytes_per_second
+        at = receiver.receives_until = max(at, busy_until, alone)
+    return at
+
+
+@dataclass(slots=True)
 class Network:
     """What joins the transports of a simulation."""
 
@@ -99,10 +124,16 @@ class Way:
     def is_full(self) -> bool:
         return self.unreceived >= self._limit
 
-    def carry(self, arrive: Callable[[], None]) -> None:
+    def carry(
+        self,
+        arrive: Callable[[], None],
+        nbytes: int,
+        sender: Link | None,
+        receiver: Link | None,
+    ) -> None:
         time = self._network.time
         for seconds in self._network.moments():
-            at = time.now + seconds
+            at = carried(time.now, nbytes, sender, receiver) + seconds
             if not self._network.overtakes():
                 self._latest = at = max(at, self._latest)
             self.unreceived += 1
@@ -161,6 +192,7 @@ class InMemoryChannel(_Inbox[Message]):
         super().__init__(network)
         self.peer = b"c%d" % next(network.numbers)
         self.answers = Way(network, transport.queue)
+        self.link = transport.link
         self._transport = transport
         self._address = address
         self.requests = Way(network, transport.queue)
@@ -189,7 +221,12 @@ class InMemoryChannel(_Inbox[Message]):
         listener = network.listeners.get(network.route(self._transport, self._address))
         while listener is not None and self._unsent:
             request = self._unsent.popleft()
-            self.requests.carry(partial(listener.take, self, request))
+            self.requests.carry(
+                partial(listener.take, self, request),
+                request.payload.nbytes,
+                self.link,
+                listener.link,
+            )
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """A payload of another length than its place is counted and passed over."""
@@ -237,6 +274,7 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
             message = f"cannot listen on {address!r}: somebody does; is the port free?"
             raise AddressRefused(message)
         self.address = address
+        self.link = transport.link
         self._transport = transport
         network.listeners[address] = self
         for channel in list(network.channels.values()):
@@ -261,7 +299,9 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
             return False
         header = header._replace(job=self._transport.job, payload_bytes=view.nbytes)
         message = Message(header, memoryview(bytes(view)))
-        channel.answers.carry(partial(channel.take, self, message))
+        channel.answers.carry(
+            partial(channel.take, self, message), view.nbytes, self.link, channel.link
+        )
         return True
 
     def take(self, sender: InMemoryChannel, request: Request) -> None:
@@ -286,9 +326,10 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
 class InMemoryTransport:
     """See `interface.Transport`. Everything of one process; `close` is also how it crashes."""
 
-    def __init__(self, network: Network, config: TransportConfig) -> None:
+    def __init__(self, network: Network, config: TransportConfig, link: Link | None = None) -> None:
         self.network = network
         self.config = config
+        self.link = link
         self.job = job_digest(config.job_uid)
         self.chunk_bytes = network.chunk_bytes
         self.queue = 2 * config.limits.send_queue

@@ -121,7 +121,7 @@ class Channel(Endpoint, Protocol):
     """The client's side of one connection; belongs to one thread. Connects again by itself.
 
     After the peer restarted, requests on their way are lost: ask again. Of a header the fields
-    `job`, `segment`, `segment_offset`, `payload_bytes` and `checksum` are filled in here.
+    `job`, `segment`, `segment_offset` and `payload_bytes` are filled in here.
     """
 
     def send(

@@ -95,8 +95,7 @@ class SocketListener:
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
         """What the socket does not take at once is copied."""
-        limit, has_checksum = self._config.limits.payload_bytes, self._tls is None
-        parts = framing.message(header, payload, self._job, limit, has_checksum=has_checksum)
+        parts = framing.message(header, payload, self._job, self._config.limits.payload_bytes)
         return self._send_to(to if isinstance(to, bytes) else to.peer, *parts)
 
     def forget(self, peer: bytes) -> None:
@@ -193,7 +192,7 @@ class SocketListener:
         except (OSError, ConnectionLost):
             connected.close()
             return
-        inbox = Inbox(self._job, self._largest_bytes, has_checksums=not stream.is_encrypted)
+        inbox = Inbox(self._job, self._largest_bytes)
         name = next(self._names).to_bytes(8, "big")
         peer = Peer(name, stream, inbox, Outbox(self._queue_length), time.monotonic())
         self._peers[stream.fileno()] = self._unauthenticated[stream.fileno()] = peer
@@ -370,7 +369,6 @@ class SocketListener:
 
 
 _REASONS = {
-    Refusal.CHECKSUM: Reason.CORRUPT,
     Refusal.ROLE: Reason.NOT_ALLOWED,
     Refusal.SEGMENT: Reason.WRONG_RECEIVER,
 }

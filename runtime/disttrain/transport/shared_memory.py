@@ -68,7 +68,7 @@ class SharedMemoryChannel(SocketChannel):
             attach = header._replace(verb=Verb.ATTACH)
             super().send(attach, segments.describe(part.buffer, access))
             self._attached.add(key)
-        place = (part.buffer.segment, part.offset, part.nbytes, 0)
+        place = (part.buffer.segment, part.offset, part.nbytes)
         self._queue(framing.encode(header, job=self._job, place=place))
 
     def _begin_connection(self) -> None:
@@ -216,7 +216,7 @@ class SharedMemoryListener(SocketListener):
         except SegmentRefused:
             self.refused[Refusal.SEGMENT] += 1
             return False
-        place = (to.header.segment, offset, view.nbytes, 0)
+        place = (to.header.segment, offset, view.nbytes)
         return self._send_to(to.peer, framing.encode(header, job=self._job, place=place))
 
     def forget(self, peer: bytes) -> None:

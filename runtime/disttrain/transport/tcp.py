@@ -134,7 +134,6 @@ class SocketChannel:
             contexts = None
         elif contexts is None:
             contexts = tls.Contexts(tls.client_context, credentials)
-        self._is_encrypted = contexts is not None
         self._dialer = Dialer(place, contexts, self._check_listener)
         self._stream: Stream | None = None
         self._outbox = Outbox(queue_length)
@@ -154,8 +153,8 @@ class SocketChannel:
     ) -> None:
         """The payload is sent from where it lies; a place for answers is of no use here."""
         del reply_into
-        limit, has_checksum = self._config.limits.payload_bytes, not self._is_encrypted
-        self._queue(*framing.message(header, payload, self._job, limit, has_checksum=has_checksum))
+        limit = self._config.limits.payload_bytes
+        self._queue(*framing.message(header, payload, self._job, limit))
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """Malformed messages are counted and passed over."""
@@ -252,8 +251,7 @@ class SocketChannel:
         """The listener knows nothing of what was said over an earlier connection."""
 
     def _new_inbox(self) -> Inbox:
-        largest = self._config.limits.payload_bytes
-        return Inbox(self._job, largest, has_checksums=not self._is_encrypted)
+        return Inbox(self._job, self._config.limits.payload_bytes)
 
     def _check_listener(self, stream: Stream) -> None:
         if not stream.is_encrypted:

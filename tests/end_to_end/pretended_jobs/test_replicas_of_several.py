@@ -117,7 +117,7 @@ def test_a_set_of_somebody_else_is_left_alone(
     job.apply(replicas=REPLICAS)
 
     assert name in job.wait_for_condition("NameConflict")["message"]
-    assert job.pods() == []
+    job.wait_until(lambda: job.pods() == [], "what was made before it was seen is taken back")
     assert shared_namespace.get("statefulset", name)["spec"]["selector"]["matchLabels"] == labels
     shared_namespace.run("delete", f"statefulset/{name}")
     job.wait_until(lambda: job.status().get("readyReplicas") == 2, "then it begins")

@@ -145,7 +145,7 @@ def test_what_the_rules_look_at_has_an_upper_bound() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("strategy", "must have exactly one of downpour, sandblaster"),
+        ("strategy", "must have exactly one of downpour, localSteps, sandblaster"),
         (
             "strategy.downpour.optimizer",
             f"must have exactly one of {update_rules.NAMES}",

@@ -203,13 +203,14 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",
             "{}",
-            "6: spec.strategy: must have exactly one of downpour, sandblaster, got none of them, "
-            "for example {downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}",
+            "6: spec.strategy: must have exactly one of downpour, localSteps, sandblaster, "
+            "got none of them, for example "
+            "{downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}",
         ),
         (
             "    downpour:",
             "    sandblaster: {optimizer: {lbfgs: {}}}\n    downpour:",
-            "6: spec.strategy: must have exactly one of downpour, sandblaster, "
+            "6: spec.strategy: must have exactly one of downpour, localSteps, sandblaster, "
             "got downpour and sandblaster",
         ),
         (

@@ -41,9 +41,9 @@ def test_a_portion_is_what_a_replica_computes_at_once() -> None:
 @pytest.mark.parametrize(
     ("assignment", "said"),
     [
-        ("spec.batchSize=32", "spec.batchSize: is for downpour, got 32; with sandblaster set "),
-        ("spec.portionSize=32", "spec.portionSize: is for downpour, got 32; with sandblaster "),
-        ("spec.stop.steps=3", "spec.stop.steps: is for downpour, got 3; with sandblaster set "),
+        ("spec.batchSize=32", "spec.batchSize: is not for sandblaster, got 32; set "),
+        ("spec.portionSize=32", "spec.portionSize: is not for sandblaster, got 32; set "),
+        ("spec.stop.steps=3", "spec.stop.steps: is not for sandblaster, got 3; set "),
         ("spec.record=true", "spec.record: must be false with sandblaster"),
         ("spec.strategy.sandblaster.batchSize=0", "batchSize: must be all or a whole number of"),
         (
@@ -164,4 +164,4 @@ def test_a_mistake_within_the_strategy_hides_nothing_about_which_it_is() -> None
     mistaken = BATCH.replace("spec:\n", "spec:\n  batchSize: 32\n", 1)
     said = complaints(mistaken, "spec.strategy.sandblaster.optimizer.lbfgs.history=0")
     assert any("lbfgs.history: must be at least 1" in each for each in said)
-    assert any("spec.batchSize: is for downpour" in each for each in said)
+    assert any("spec.batchSize: is not for sandblaster" in each for each in said)

@@ -89,7 +89,8 @@ def test_no_other_file_of_the_product_names_a_rule() -> None:
     naming = {
         path.relative_to(PRODUCT).as_posix()
         for path in PRODUCT.rglob("*.py")
-        if name in path.read_text().lower()
+        if path.name != "torch_optimizers.py"  # Whose classes are called so, too.
+        and name in path.read_text().lower()
     }
     assert naming == {f"{of}/update_rules/{name}.py" for of in ("job", "parameter_server")}
 

@@ -51,6 +51,7 @@ class Recorded:
     device = Device.CPU
     replica_threads = shard_threads = 1
     chunk_bytes = 64
+    seed = 0
 
     def __init__(self, rate_factor: float) -> None:
         self.placement = replace(

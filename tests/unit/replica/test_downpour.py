@@ -21,10 +21,11 @@ from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import accrual, gradient_check, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError

@@ -39,17 +39,18 @@ from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, PushThread, Sides
-from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.placement import place
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.config import TransportKind
 from disttrain.transport.interface import Transport
 
-MOST_FILES = 25
+MOST_FILES = 26
 """With the six that either transport itself has."""
 TYPES = {"Push", "Header", "Request"}
 SAMPLES, OFFSET = 7, 70_007

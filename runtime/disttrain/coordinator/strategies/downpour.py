@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.transaction import CoordinatorSide, Transaction
@@ -16,11 +16,11 @@ from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.settings import Settings
 from disttrain.job.stop import Stop
 from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategy_kind import StrategyKind
 
 MOST_PORTIONS = 2**23
 """The coordinator takes up to 420 bytes for each, as it reads its journal: 3.5 GB."""
 _MOST_OPEN = 64
-"""Leases of one replica that may be computed but not acknowledged."""
 _COVER_SECONDS = 0.25
 """Work that a replica holds ahead: several times what an answer takes on a busy machine."""
 _MOST_LEASES = 8
@@ -33,7 +33,7 @@ _ASK_AGAIN_SECONDS_PER_REPLICA = 0.005
 class Asynchronous(CoordinatorSide):
     """Replicas work on whatever is left of the data; nothing ever waits for all of them."""
 
-    of = Downpour
+    of: ClassVar[type[StrategyKind]] = Downpour
 
     warm_start_samples: int = 0
     """Samples that one replica processes alone first (DistBelief 4.1)."""
@@ -85,12 +85,17 @@ class Asynchronous(CoordinatorSide):
             live_replicas=replicas,
         )
 
+    def most_open(self, data: DataLedger) -> int:
+        """Leases of one replica that may be computed but not acknowledged."""
+        del data
+        return _MOST_OPEN
+
     def _grant(self, transaction: Transaction, member: MemberId, wanted: int) -> list[Lease]:
         data, stop = transaction.state.data, transaction.settings.stop
         if not self._may_work(transaction, member):
             return []
         granted: list[Lease] = []
-        while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
+        while len(granted) < wanted and len(data.held(member)) < self.most_open(data):
             lease = next_lease(data, member.index, stop)
             if lease is not None:
                 transaction.record(member_entries.LeaseGranted(member=member, lease=lease))

@@ -25,7 +25,7 @@ def _not_for_it(statement: str, path: Path, attribute: str, instead: str) -> Rul
     def check(spec: Spec, _: Sandblaster) -> str | None:
         if given(spec) is None:
             return None
-        return f"is for downpour, got {given(spec)}; with sandblaster set spec.{instead}"
+        return f"is not for sandblaster, got {given(spec)}; set spec.{instead}"
 
     expression = f"!has(self.strategy.sandblaster) || !has(self.{'.'.join(map(str, path[1:]))})"
     return Rule(
@@ -41,7 +41,7 @@ def _not_for_it(statement: str, path: Path, attribute: str, instead: str) -> Rul
 def _iterations_are_its_own(spec: Spec) -> str | None:
     if isinstance(spec.strategy.rule, Sandblaster) or spec.stop.iterations is None:
         return None
-    return f"is for sandblaster, got {spec.stop.iterations}; with downpour set spec.stop.steps"
+    return f"is for sandblaster, got {spec.stop.iterations}; set spec.stop.steps"
 
 
 def _warm_start_is_left_behind(spec: Spec, found: Sandblaster) -> str | None:
@@ -127,7 +127,10 @@ RULES = (
         "strategy.sandblaster.portionSize",
     ),
     _not_for_it(
-        "`spec.stop.steps` is for downpour.", (*_STOP, "steps"), "stop.steps", "stop.iterations"
+        "`spec.stop.steps` is not for sandblaster.",
+        (*_STOP, "steps"),
+        "stop.steps",
+        "stop.iterations",
     ),
     Rule(
         "`spec.stop.iterations` is for sandblaster.",

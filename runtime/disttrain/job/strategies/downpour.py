@@ -51,6 +51,7 @@ class Downpour(StrategyKind):
 
     name = "downpour"
     summary = "Asynchronous SGD with a parameter server."
+    update_rule_field = "spec.strategy.downpour.optimizer"
     groups_parameters = True
 
     precision: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
@@ -142,6 +143,10 @@ class Downpour(StrategyKind):
             return f"optimizer.{problem}"
         problem = None if self.ema is None else self.ema.problem_in(run)
         return problem and f"ema.{problem}"
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule]:
+        return self.optimizer.rule.learning_rate, self.optimizer.rule.schedule
 
     @property
     def warm_start_samples(self) -> int:

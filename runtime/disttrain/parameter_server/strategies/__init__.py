@@ -31,17 +31,15 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     made it takes the model's values, and no state.
     """
     *earlier, (last, side) = _of(spec)
-    own = side.kept_by(last.strategy.rule)
-    name = last.strategy.rule.update_rule
+    own, name = side.kept_by(last), side.config_of(last).name
     found: dict[str, MakeValues] = {name: partial(side.room, own)}
 
     def of_model(share: Share, _description: Mapping[str, str]) -> Values:
         return side.room(own, share, {})
 
     for stage, before in earlier:
-        strategy = stage.strategy.rule
-        own_room = partial(before.room, before.kept_by(strategy))
-        found[strategy.update_rule] = of_model if is_return else own_room
+        room = partial(before.room, before.kept_by(stage))
+        found[before.config_of(stage).name] = of_model if is_return else room
     return found | dict.fromkeys(side.takes_model_from - found.keys(), of_model)
 
 

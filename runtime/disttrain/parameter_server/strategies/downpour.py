@@ -6,7 +6,7 @@ Each chunk is applied at most once, and only if it is sound.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from disttrain.job import defaults
 from disttrain.job.average import AVERAGE
 from disttrain.job.length import UNKNOWN, Extent, Length
 from disttrain.job.schedule_kinds import Factor, full_rate
+from disttrain.job.shard_rule import ShardRule
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.downpour import Downpour
-from disttrain.job.update_rule import UpdateRule
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server import presence, update_rules
 from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
@@ -44,7 +45,7 @@ from disttrain.transport.header import ElementType, Header, Reason, Verb
 class PushedGradients(HolderSide):
     """Versions count the pushes that are in the values."""
 
-    of = Downpour
+    of: ClassVar[type[StrategyKind]] = Downpour
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class PushedGradients(HolderSide):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         manifest = stage.strategy.only_downpour
         return cls(
-            update_rules.rule_for(manifest.shard_rule),
+            update_rules.rule_for(cls.config_of(stage)),
             state,
             records,
             partial(defaults.extent, stage),
@@ -87,9 +88,9 @@ class PushedGradients(HolderSide):
             average=None if manifest.ema is None else manifest.ema.half_life,
         )
 
-    @staticmethod
-    def kept_by(strategy: Downpour) -> "Kept":
-        return Kept(strategy.shard_rule, averages=strategy.ema is not None)
+    @classmethod
+    def kept_by(cls, stage: Spec) -> "Kept":
+        return Kept(cls.config_of(stage), averages=stage.strategy.rule.evaluates == AVERAGE)
 
     @staticmethod
     def room(kept: "Kept", share: Share, description: Mapping[str, str]) -> Values:
@@ -103,7 +104,7 @@ class PushedGradients(HolderSide):
     ) -> None:
         super().begin(values, description, returned_to)
         run = self._extent(self.state.train_samples)
-        self._factor = self.config.schedule.rates(run)
+        self._factor = self.config.rates(run)
         if self._average is not None:
             self._average.begin(values, run)
 
@@ -182,7 +183,7 @@ class PushedGradients(HolderSide):
             self.state.steps.add(run.first, run.end)
 
     def _with_factors(self, part: Part, first: int, end: int, steps: int) -> Iterator["_Piece"]:
-        known = self.values.share.placement.factors
+        known = self.values.share.placement.factors if self.config.uses_factors else ()
         for factors in within(known, first, end) if known else (Factors(first, end),):
             count = factors.end - factors.first
             yield _Piece(part._replace(first=factors.first, count=count), steps, factors)
@@ -331,7 +332,7 @@ class PushedGradients(HolderSide):
 class Kept(NamedTuple):
     """What a shard keeps beside the parameters."""
 
-    rule: UpdateRule
+    rule: ShardRule
     averages: bool
 
 

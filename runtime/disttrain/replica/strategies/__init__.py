@@ -7,6 +7,7 @@ from torch import nn
 
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
+from disttrain.replica.stepped_training import SteppedTraining
 from disttrain.replica.training import Stages, Training, TrainingInputs
 from disttrain.task.errors import GroupsError
 from disttrain.task.groups import NO_GROUP, GroupFactors
@@ -23,15 +24,22 @@ def training(given: TrainingInputs) -> Stages:
     )
 
 
+def stepped(spec: Spec) -> type[SteppedTraining]:
+    """The training of a job with one stage, of a strategy whose replicas take steps."""
+    found = _TRAININGS[type(spec.strategy.rule)]
+    assert issubclass(found, SteppedTraining)  # noqa: S101  Who asks serves no other.
+    return found
+
+
 def check_task(spec: Spec, model: nn.Module, groups: Mapping[str, GroupFactors]) -> None:
-    """Raises ModelError or GroupsError for what a strategy of the job cannot train.
+    """Raises a FinalError for what a strategy of the job cannot train.
 
     `groups`: the factors of the task's parameters, by name.
     """
     apart = next((name for name, factors in groups.items() if factors != NO_GROUP), None)
     for stage in defaults.stages(spec):
         strategy = stage.strategy.rule
-        _TRAININGS[type(strategy)].check_model(model)
+        _TRAININGS[type(strategy)].check_model(strategy, model)
         if apart is not None and not strategy.groups_parameters:
             message = (
                 f"Task.parameter_groups() trains '{apart}' with factors of its own, and "

@@ -13,6 +13,7 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import task_calls
@@ -263,7 +264,8 @@ class BatchTraining(Training):
         self._loop = BatchLoop(loss, pipeline, self._staging, self._point, held, joined.seed)
 
     @staticmethod
-    def check_model(model: nn.Module) -> None:
+    def check_model(strategy: StrategyKind, model: nn.Module) -> None:
+        del strategy
         checks.check_sum_over_samples(model)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:

@@ -1,0 +1,140 @@
+"""`disttrain simulate`."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.checkpoints import AsJson
+from disttrain.cli.manifests import Assignments
+from disttrain.job import defaults, manifest_file
+from disttrain.job.spec import DistTrainJob
+from disttrain.replica import task_calls
+from disttrain.simulation import machines, outcome, step_time
+from disttrain.simulation.machines import Machines
+from disttrain.simulation.outcome import Outcome
+from disttrain.simulation.run import Point, Result, Setting, SimulatedRun, prepare
+
+_EVALUATIONS_PER_EPOCH = 4
+
+Jobs = Annotated[list[Path], typer.Argument(metavar="JOB.yaml", help="Manifests to compare.")]
+Replicas = Annotated[str, typer.Option(metavar="N,N", help="Numbers of replicas to simulate.")]
+StepSeconds = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-6,
+        metavar="SECONDS",
+        help="What a replica computes for a batch. Default: as measured on this machine.",
+    ),
+]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RATE",
+        help="Each way of every machine: 1Gb (bits) or 125MB (bytes) per second. "
+        "Default: the network holds up nothing.",
+    ),
+]
+Latency = Annotated[
+    float, typer.Option(min=0.0, metavar="SECONDS", help="One way, of every message.")
+]
+Stragglers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--straggler",
+        metavar="I=FACTOR",
+        help="Steps of replica I take FACTOR times as long; repeatable.",
+    ),
+]
+Jitter = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=0.5, metavar="SHARE", help="Standard deviation of a step, of its seconds."
+    ),
+]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="SAMPLES", help="Between two evaluations. Default: a quarter of an epoch."
+    ),
+]
+
+
+def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
+    jobs: Jobs,
+    replicas: Replicas = "1,2,4,8",
+    step_seconds: StepSeconds = None,
+    bandwidth: Bandwidth = None,
+    latency: Latency = 0.0002,
+    straggler: Stragglers = None,
+    jitter: Jitter = 0.05,
+    evaluate_every: EvaluateEvery = None,
+    assignments: Assignments = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Train a job in virtual time with several numbers of replicas, and say which to take.
+
+    Gradients, staleness and accuracy are real: the task's code computes them, on this machine, one
+    step after the other. Time is not: a step, a message and a shard's work take what the options
+    say. So a simulation takes as long as all its steps take here. Not of batch methods.
+
+    With --step-seconds the same seed gives the same figures. Exits with 0, with 1 if the task
+    fails, or with 2 for a bad manifest or option.
+
+    Example: disttrain simulate job.yaml --replicas 1,4,16 --step-seconds 0.2 --bandwidth 1Gb
+
+    Example: disttrain simulate job.yaml other.yaml --straggler 3=4
+    """
+    counts = machines.replica_counts(replicas)
+    slower = machines.stragglers(straggler or (), counts[-1])
+    speed = None if bandwidth is None else machines.bandwidth(bandwidth)
+    found = []
+    for file in jobs:
+        job = manifest_file.load_accepted(file, assignments or ()).job
+        setting = prepare(job, task_calls.load(job, file.absolute().parent))
+        assumed = Machines(
+            step_seconds=step_seconds or _measured(job, setting),
+            jitter=jitter,
+            slower=slower,
+            bytes_per_second=speed,
+            latency_seconds=latency,
+        )
+        batch = defaults.samples_per_step(job.spec)
+        every = evaluate_every or max(batch, setting.train_samples // _EVALUATIONS_PER_EPOCH)
+        results = [_run(job, SimulatedRun(setting, assumed, count, every)) for count in counts]
+        target = job.spec.stop.target_metric
+        found.append(Outcome(job=job.metadata.name, target=target, results=tuple(results)))
+    if as_json:
+        typer.echo(outcome.to_json(found), nl=False)
+    else:
+        typer.echo("\n".join(map(outcome.text, found)), nl=False)
+
+
+def _measured(job: DistTrainJob, setting: Setting) -> float:
+    seconds = step_time.measure(setting)
+    text = f"{job.metadata.name}: a step takes {seconds:.3g} s here; --step-seconds says another"
+    typer.echo(text, err=True)
+    return seconds
+
+
+def _run(job: DistTrainJob, run: SimulatedRun) -> Result:
+    """Simulate, with one line on a terminal that the next one takes the place of."""
+    if not sys.stderr.isatty():
+        return run.run()
+    began = time.monotonic()
+    head = f"{job.metadata.name}, replicas {run.replicas}"
+
+    def tell(point: Point) -> None:
+        loss = "" if point.measured.loss is None else f", loss {point.measured.loss:.4g}"
+        line = (
+            f"{head}: {point.samples:,} samples, {point.seconds:.3g} s{loss} "
+            f"(simulated in {time.monotonic() - began:.0f} s)"
+        )
+        typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
+
+    found = run.run(tell)
+    typer.echo("\r\x1b[K", err=True, nl=False)
+    return found

@@ -1,0 +1,64 @@
+"""The optimizer of a replica's own steps, as a manifest names it."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from disttrain.job import nearest
+from disttrain.job.length import Extent
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import Constant
+from disttrain.job.section import Positive, Section, refused
+from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
+
+
+def _known(name: object) -> object:
+    if not isinstance(name, str) or name in list(OptimizerName):
+        return name
+    near = nearest.of(name, OptimizerName)
+    remedy = "" if near is None else f"; did you mean '{near}'?"
+    raise refused(f"must be one of {', '.join(OptimizerName)}, got '{name:.60}'{remedy}")
+
+
+_Name = Annotated[OptimizerName, Field(strict=False), BeforeValidator(_known)]
+
+
+class InnerOptimizer(Section):
+    """An optimizer of torch.optim, which each replica has for itself."""
+
+    name: _Name = OptimizerName.ADAM_W
+    """Its class in torch.optim."""
+
+    arguments: dict[str, JsonValue] = Field(
+        default_factory=dict, max_length=20, examples=[{"lr": 0.001}]
+    )
+    """Its arguments, by torch's names. What is left out is torch's default."""
+
+    clip_norm: Positive | None = None
+    """Largest L2 norm of one step's gradient; a longer one is scaled down to it. null: no limit."""
+
+    schedule: Schedule = Schedule(constant=Constant())
+    """How `lr` changes with the samples that all replicas have processed."""
+
+    def problem(self) -> str | None:
+        """Whether torch takes the values, replicas find out before they join."""
+        known = ARGUMENTS[self.name]
+        for name, value in self.arguments.items():
+            if name not in known:
+                return f"arguments.{name}: {nearest.unknown(name, known, 'argument')}"
+            if not _is_value(value):
+                return (
+                    f"arguments.{name}: must be a number, true, false, null, a name or a list of "
+                    f"numbers, got {value!r:.60}"
+                )
+        return None
+
+    def problem_in(self, run: Extent) -> str | None:
+        """What does not fit into a run, with its place below the section; None: nothing."""
+        problem = self.schedule.problem_in(run)
+        return problem and f"schedule.{problem}"
+
+
+def _is_value(value: JsonValue) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return bool(items) and not any(isinstance(item, dict | list) for item in items)

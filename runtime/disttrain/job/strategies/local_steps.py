@@ -1,0 +1,95 @@
+"""Local steps as a manifest describes them: replicas train alone, and push what has changed."""
+
+import inspect
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from disttrain.job import subclasses
+from disttrain.job.inner_optimizer import InnerOptimizer
+from disttrain.job.length import Extent
+from disttrain.job.outer_rule import OuterRule
+from disttrain.job.outer_rules.average import Average
+from disttrain.job.schedule import Schedule
+from disttrain.job.section import Count, one_of
+from disttrain.job.strategy_kind import Precision, StrategyKind
+
+OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
+
+
+def _first_sentence(rule: type[OuterRule]) -> str:
+    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
+
+
+class Outer(one_of(*((rule.name, rule, _first_sentence(rule)) for rule in OUTER_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
+    """Exactly one rule for the differences that replicas push, applied on the shards."""
+
+    @property
+    def rule(self) -> OuterRule:
+        chosen: OuterRule = super().rule
+        return chosen
+
+
+class Adopt(StrEnum):
+    """What becomes of a replica's parameters when those of the shards arrive."""
+
+    REPLACE = "replace"
+    """A replica waits for them after its push, and goes on with them."""
+    ADD = "add"
+    """It goes on at once, and adds later what the others have changed: computing does not wait as
+    long as a push and a fetch take less than its steps between two pushes."""
+
+
+_UNUSUAL_STALENESS = 10
+"""Times what replicas of equal speed cause."""
+
+
+class LocalSteps(StrategyKind):
+    """Each replica trains with an optimizer of its own, and shards average what has changed."""
+
+    name = "local_steps"
+    summary = "Replicas that train by themselves between pushes: for slow networks."
+    update_rule_field = "spec.strategy.localSteps.outer"
+    groups_parameters = True
+
+    steps: Count = 32
+    """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
+    a push for each; a kill of a replica costs up to as many of its steps."""
+
+    optimizer: InnerOptimizer = InnerOptimizer()
+    """The optimizer of each replica. Its state stays with the replica and is in no checkpoint."""
+
+    outer: Outer = Outer(average=Average())
+    """The rule for what is pushed: the parameters fetched last less those of the replica."""
+
+    adopt: Annotated[Adopt, Field(strict=False)] = Adopt.ADD
+    """How a replica takes over what the shards have after its push. replace: it waits for them, and
+    goes on with them. add: it goes on at once, and adds later what the others have changed, so that
+    computing waits for nothing that takes less than `steps` steps."""
+
+    precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
+    """Numbers of the model, of the vectors on the shards, and on the wire."""
+
+    @property
+    def update_rule(self) -> str:
+        return self.outer.rule.name
+
+    @property
+    def computes_in(self) -> Precision:
+        return self.precision
+
+    @property
+    def planned_rate(self) -> tuple[float, Schedule] | None:
+        """Torch's default is not known here."""
+        rate = self.optimizer.arguments.get("lr")
+        return (rate, self.optimizer.schedule) if isinstance(rate, int | float) else None
+
+    def problem_in(self, run: Extent) -> str | None:
+        problem = self.optimizer.problem_in(run)
+        return problem and f"optimizer.{problem}"
+
+    @property
+    def staleness_bound(self) -> int:
+        """Updates of staleness, for each replica of the job, that something explains."""
+        return 2 * _UNUSUAL_STALENESS

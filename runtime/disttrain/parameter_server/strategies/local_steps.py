@@ -1,0 +1,29 @@
+"""A shard of local steps: what a push carries is a difference of parameters, not a gradient."""
+
+from functools import partial
+from typing import Any, Self
+
+from disttrain.job import defaults
+from disttrain.job.spec import Spec
+from disttrain.job.strategies.local_steps import LocalSteps
+from disttrain.parameter_server import outer_rules
+from disttrain.parameter_server.holder_side import ShardState
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.strategies.downpour import PushedGradients
+
+
+class PushedDifferences(PushedGradients):
+    """Differences are counted, applied at most once and refused as gradients are."""
+
+    of = LocalSteps
+
+    @classmethod
+    def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
+        rule = outer_rules.rule_for(cls.config_of(stage))
+        return cls(rule, state, records, partial(defaults.extent, stage))
+
+    @staticmethod
+    def config_of(stage: Spec) -> Any:
+        strategy = stage.strategy.rule
+        assert isinstance(strategy, LocalSteps)  # noqa: S101  The registry has asked.
+        return strategy.outer.rule

@@ -1,0 +1,89 @@
+"""The optimizer of torch.optim with which a replica takes its own steps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from disttrain.job.inner_optimizer import InnerOptimizer
+from disttrain.job.schedule_kinds import Factor, full_rate
+from disttrain.replica.errors import OptimizerRefused
+from disttrain.state.factors import Factors
+
+_FIELD = "spec.strategy.localSteps.optimizer"
+
+
+def check(config: InnerOptimizer, model: nn.Module) -> None:
+    """Raises OptimizerRefused for arguments that torch refuses, with this model or in a step."""
+    make(config, [parameter for parameter in model.parameters() if parameter.requires_grad])
+    tried = nn.Parameter(torch.zeros(2, 2))
+    tried.grad = torch.ones(2, 2)
+    optimizer = make(config, [tried])
+    try:
+        optimizer.step()
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
+        raise _refused(config, error) from error
+
+
+def make(config: InnerOptimizer, parameters: Sequence[Tensor]) -> Optimizer:
+    """Each parameter is a group of its own. Raises OptimizerRefused."""
+    kind = getattr(torch.optim, config.name.value)
+    arguments = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in config.arguments.items()
+    }
+    try:
+        made: Optimizer = kind([{"params": [each]} for each in parameters], **arguments)
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
+        raise _refused(config, error) from error
+    return made
+
+
+def _refused(config: InnerOptimizer, error: Exception) -> OptimizerRefused:
+    return OptimizerRefused(
+        f"{_FIELD}.arguments: torch.optim.{config.name} refuses {config.arguments}: {error}; see "
+        "its arguments in PyTorch's documentation"
+    )
+
+
+class InnerSteps:
+    """Steps of one replica, each at the rate by the samples before it."""
+
+    def __init__(
+        self,
+        config: InnerOptimizer,
+        parameters: Sequence[Tensor],
+        factors: Sequence[Factors],
+        rates: Factor,
+    ) -> None:
+        """`factors`: of each parameter."""
+        self._parameters = parameters
+        self._factor = rates
+        self._optimizer = make(config, parameters)
+        for group, own in zip(self._optimizer.param_groups, factors, strict=True):
+            group["lr"] *= own.learning_rate
+            if "weight_decay" in group:
+                group["weight_decay"] *= own.weight_decay
+        self._full = [group["lr"] for group in self._optimizer.param_groups]
+
+    def step(self, present: Sequence[bool], samples: int) -> None:
+        """Step by the gradients of the parameters that have one."""
+        self._set_rate(samples)
+        for parameter, is_there in zip(self._parameters, present, strict=True):
+            if not is_there:
+                parameter.grad = None
+        self._optimizer.step()
+
+    def forget(self) -> None:
+        """Begin anew: what is remembered led to parameters that are no numbers."""
+        self._optimizer.state.clear()
+
+    def _set_rate(self, samples: int) -> None:
+        if self._factor is full_rate:
+            return
+        factor = self._factor(samples)
+        groups: list[dict[str, Any]] = self._optimizer.param_groups
+        for group, full in zip(groups, self._full, strict=True):
+            group["lr"] = full * factor

@@ -1,0 +1,180 @@
+"""A replica that trains by itself for some steps, and pushes what these have changed."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from disttrain.coordinator.protocol.fields import Position
+from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.strategies.local_steps import Adopt, LocalSteps
+from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.replica import gradient_check
+from disttrain.replica.connection import Connection
+from disttrain.replica.inner_optimizer import InnerSteps
+from disttrain.replica.ledger import Gradient
+from disttrain.replica.stepper import Stepper
+from disttrain.state.factors import within
+from disttrain.task.loss import BatchLoss
+
+
+class _Taken(NamedTuple):
+    """A step that the parameters hold and no push does yet."""
+
+    samples: int
+    position: Position
+
+
+class LocalStepper(Stepper):
+    """See `Stepper`.
+
+    The anchor is what the next push is the difference to: the parameters fetched last, or, until
+    those come that were asked for with the last push, this replica's own at that push.
+    """
+
+    def __init__(self, connection: Connection, manifest: LocalSteps, run: Extent = UNKNOWN) -> None:
+        """`run`: how long the job is, for the schedule."""
+        config = manifest.optimizer
+        super().__init__(connection, config.clip_norm, manifest)
+        model = self._model
+        specs = model.tensors.specs(model.vector)
+        self._steps_in_a_push = manifest.steps
+        self._sends_parameters = manifest.outer.rule.sends_parameters
+        self._waits = manifest.adopt is Adopt.REPLACE
+        self._inner = InnerSteps(
+            config,
+            model.trainable,
+            [next(within(model.factors, spec.first, spec.first + 1)) for spec in specs],
+            config.schedule.rates(run),
+        )
+        self._present = model.watch_gradients()
+        self._gradient = torch.zeros_like(model.parameters)
+        self._gradient_views = [
+            self._gradient[spec.first : spec.first + spec.elements].view(spec.shape)
+            for spec in specs
+        ]
+        self._anchor = torch.zeros_like(model.parameters)
+        self._taken: list[_Taken] = []
+        self._since_push = 0
+        """Steps, those included whose gradient was refused."""
+        self._sequence = 0
+        self._samples = 0
+
+    def begin(self, fetched: FetchResult) -> None:
+        super().begin(fetched)
+        self._anchor.copy_(self._model.parameters)
+
+    @property
+    def samples(self) -> int:
+        return self._samples
+
+    def begin_step(self) -> Tensor:
+        self._present.begin_step()
+        self._model.collect_gradients_in(self._gradient_views)
+        return self._gradient.zero_()
+
+    def accrue(
+        self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
+    ) -> float:
+        """Take a step of the replica's own; see `Stepper`."""
+        self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
+        self._frozen.check_after(self.counters.steps + 1)
+        scale, count = self._judge(gradient, loss, samples, position)
+        self.position = position
+        if scale == 0:
+            return 0.0
+        if scale != 1.0:
+            gradient.mul_(scale)
+        if count != 0:
+            self._inner.step(self._present.present, self._samples)
+        self._taken.append(_Taken(samples, position))
+        self._samples += samples
+        return 1.0
+
+    def push(self) -> None:
+        self._since_push += 1
+        if self._since_push >= self._steps_in_a_push:
+            self._start_pushing()
+
+    def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
+        """Take over what was fetched meanwhile. Ends the step."""
+        del gradient, scale, samples
+        self._adopt(self._fetches.take())
+        self.counters.steps += 1
+
+    def _start_pushing(self) -> None:
+        """At most one push and its fetch are under way, so the anchor belongs to one of them."""
+        self._pushes.wait_answered()
+        self._adopt(self._fetches.wait())
+        self._since_push = 0
+        if not self._taken:
+            self._pushes.passed(self.position)
+            return
+        is_finite = self._difference_is_finite()
+        if is_finite:
+            self._submit()
+        else:
+            self._give_up()
+        self._taken.clear()
+        self._computed_on = ()
+        self._ask(waits=self._waits or not is_finite)
+
+    def _difference_is_finite(self) -> bool:
+        """The anchor becomes the difference."""
+        difference = self._anchor.sub_(self._model.parameters)
+        squared_norm = gradient_check.squared_norm(difference).item()
+        return gradient_check.check(squared_norm, 0.0, None) > 0
+
+    def _submit(self) -> None:
+        outgoing = self._pushes.acquire()
+        difference, own = self._anchor, self._model.parameters
+        outgoing.gradient.tensor.copy_(own if self._sends_parameters else difference)
+        self._anchor.copy_(own)
+        self._sequence += 1
+        push = Push(
+            sequence=self._sequence,
+            gradient=outgoing.gradient.buffer,
+            versions=self._computed_on,
+            samples=sum(step.samples for step in self._taken),
+            lease=self.position.lease,
+            lease_offset=self.position.offset,
+            buffers={vector: flat.buffer for vector, flat in outgoing.buffers.vectors.items()},
+        )
+        self._pushes.submit(outgoing, push)
+
+    def _give_up(self) -> None:
+        """The steps have left the range of numbers: none is pushed, and the optimizer begins anew.
+
+        The parameters are replaced by those of the shards before the next step.
+        """
+        for samples, position in self._taken:
+            number = self.counters.steps
+            lost = Gradient(number, samples, 0.0, 0.0, is_finite=False)
+            self.ledger.computed(lost, position)
+            self.counters.non_finite += 1
+            self.counters.non_finite_lease = position.lease
+        self._inner.forget()
+        self._pushes.passed(self.position)
+
+    def _ask(self, *, waits: bool) -> None:
+        """For the parameters with this push in them."""
+        if waits:
+            self._pushes.wait_answered()
+            self._fetches.ask(self._model.fetch_into, self._model.land)
+            self._adopt(self._fetches.wait())
+            return
+        self._fetches.ask(self._model.fetch_into, self._model.land, None)
+        self._pushes.begin(self._fetches.due)
+
+    def _take_over(self, fetched: FetchResult) -> None:
+        if self._taken:
+            # Nothing writes to the only push's memory before the next one.
+            pushed = self._model.outgoing[0].buffers if fetched.buffers_changed else None
+            self._model.adopt_change(self._anchor, pushed)
+            return
+        self._model.adopt(buffers=fetched.buffers_changed)
+        self._anchor.copy_(self._model.parameters)
+
+    def _compute_with(self, fetched: FetchResult) -> None:
+        super()._compute_with(fetched)
+        self._samples = fetched.samples + sum(step.samples for step in self._taken)

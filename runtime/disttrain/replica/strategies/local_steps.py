@@ -1,0 +1,45 @@
+"""Local steps in a replica."""
+
+from torch import nn
+
+from disttrain.job.length import Extent
+from disttrain.job.spec import Spec
+from disttrain.job.strategies import local_steps as manifests
+from disttrain.job.strategy_kind import StrategyKind
+from disttrain.parameter_server.client import Versions
+from disttrain.replica import inner_optimizer
+from disttrain.replica.connection import Connection
+from disttrain.replica.local_steps import LocalStepper
+from disttrain.replica.pace import MeasuredPace
+from disttrain.replica.stepped_training import MakePace, SteppedTraining
+
+
+class LocalTraining(SteppedTraining):
+    """See `training.Training`."""
+
+    of = manifests.LocalSteps
+
+    @staticmethod
+    def check_model(strategy: StrategyKind, model: nn.Module) -> None:
+        """Raises OptimizerRefused, before anybody joins."""
+        assert isinstance(strategy, manifests.LocalSteps)  # noqa: S101  The registry has asked.
+        inner_optimizer.check(strategy.optimizer, model)
+
+    @staticmethod
+    def outgoing_buffers(spec: Spec) -> int:
+        del spec
+        return 1
+
+    @staticmethod
+    def stepper(
+        connection: Connection, spec: Spec, run: Extent, pace: MakePace = MeasuredPace
+    ) -> LocalStepper:
+        del pace
+        manifest = spec.strategy.rule
+        assert isinstance(manifest, manifests.LocalSteps)  # noqa: S101  The registry has asked.
+        return LocalStepper(connection, manifest, run)
+
+    def fetch_now(self) -> Versions:
+        """What is not pushed would be in no values that are measured."""
+        self._stepper.flush()
+        return super().fetch_now()

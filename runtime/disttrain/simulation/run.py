@@ -1,0 +1,323 @@
+"""One simulated run: shards and replicas in one process, by virtual time."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from disttrain.coordinator import strategies
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.protocol.fields import Lease, MemberId
+from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.coordinator.strategies import downpour as leasing
+from disttrain.job import defaults, names
+from disttrain.job.roles import Device
+from disttrain.job.spec import DistTrainJob, Spec
+from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
+from disttrain.parameter_server.holder_side import ShardState
+from disttrain.parameter_server.messages import Identity
+from disttrain.replay import final_values
+from disttrain.replay.final_values import Measured
+from disttrain.replay.replica import Learner
+from disttrain.replay.shard import ShardInMemory
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, compute_with
+from disttrain.replica import model_tensors
+from disttrain.replica.connection import Sides
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.simulation.errors import NotSimulated
+from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines, StepTimes
+from disttrain.simulation.replica import SimulatedReplica
+from disttrain.state.placement import Placement, place
+from disttrain.state.vector import Vector
+from disttrain.task.task import Split
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.header import Role, Verb
+from disttrain.transport.in_memory import InMemoryTransport, Link, Network, Weather
+from disttrain.transport.virtual_time import Bell, VirtualTime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """A job that can be simulated, with its task. See `replay.replica.Setting`."""
+
+    spec: Spec
+    task: TaskCalls
+    device: Device
+    placement: Placement
+    train_samples: int
+    warm_start_samples: int = 0
+    """Those that one replica processes alone first."""
+
+    @property
+    def seed(self) -> int:
+        return self.spec.seed
+
+
+def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
+    """Raises NotSimulated, TaskError."""
+    spec = job.spec
+    *_, side = strategies.stages(spec)
+    if not isinstance(side, leasing.Asynchronous):
+        message = (
+            "spec.strategy: a batch method is not simulated; it gives the same bits with any "
+            "number of replicas, so run it and look at its seconds per iteration"
+        )
+        raise NotSimulated(message)
+    model = task.model(spec.seed)
+    tensors = model_tensors.describe(model, defaults.precision(spec), task.parameter_groups(model))
+    return Setting(
+        spec=spec,
+        task=task,
+        device=spec.replicas.device,
+        placement=place(tensors.layout, spec.parameter_server.shards, side.settings.kept),
+        train_samples=task.examples(Split.TRAIN, defaults.samples_per_step(spec)).count,
+        warm_start_samples=side.warm_start_samples,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """An evaluation of the shards' values, which takes no time."""
+
+    seconds: float
+    """Of virtual time since the run began."""
+    samples: int
+    measured: Measured
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """One run."""
+
+    replicas: int
+    seconds: float
+    """Until the target was met, or the end."""
+    samples: int
+    """In the shards' values then."""
+    target_met: bool | None
+    """None: the job has no target."""
+    nbytes: int
+    """Pushed and fetched by all replicas, without headers."""
+    staleness: dict[int, int]
+    """Pushes by their staleness, on all shards."""
+    computing: float
+    """Part of the replicas' time in which they computed."""
+    points: tuple[Point, ...] = field(repr=False)
+
+    def staleness_at(self, share: float) -> int:
+        """The smallest staleness that this part of the pushes does not exceed."""
+        wanted, seen = math.ceil(share * sum(self.staleness.values())), 0
+        for value in sorted(self.staleness):
+            seen += self.staleness[value]
+            if seen >= wanted:
+                return value
+        return 0
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds if self.seconds else 0.0
+
+
+def _say_nothing(point: Point) -> None:
+    del point
+
+
+class SimulatedRun:
+    """The thread that makes it is the first one of its virtual time."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        machines: Machines,
+        replicas: int,
+        evaluate_every: int,
+    ) -> None:
+        """`evaluate_every`: samples between two evaluations."""
+        self.setting = setting
+        self.time = VirtualTime()
+        self.replicas = replicas
+        spec = setting.spec
+        batch = defaults.samples_per_step(spec)
+        self.data = DataLedger(
+            seed=setting.seed,
+            samples=setting.train_samples,
+            portion_size=spec.portion_size
+            or permutation.default_portion_size(setting.train_samples, batch, replicas),
+            batch_size=batch,
+        )
+        self.is_over = False
+        self._machines = machines
+        self._evaluate_every = self._next_evaluation = evaluate_every
+        self._tell: Callable[[Point], None] = _say_nothing
+        self._points: list[Point] = []
+        self._target_met = False
+        self._best: float | None = None
+        self._worse = 0
+        """Evaluations in a row that found nothing better than the best."""
+        self._has_ended = Bell(self.time)
+        latency = machines.latency_seconds
+        self._network = Network(
+            self.time,
+            chance=random.Random(setting.seed),
+            weather=Weather(shortest=latency, longest=latency),
+        )
+        self._shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
+        self._members = [self._replica(index) for index in range(replicas)]
+        self._running = replicas
+
+    def run(self, tell: Callable[[Point], None] = _say_nothing) -> Result:
+        """Until a condition of `spec.stop` is met; `tell` is called with each evaluation."""
+        self._tell = tell
+        threads = torch.get_num_threads()
+        for shard in self._shards:
+            self.time.start(partial(self._serve, shard, threads))
+        for member in self._members:
+            self.time.start(partial(self._train, member, threads))
+        end = self.setting.spec.stop.seconds or math.inf
+        while self._running and not self.is_over and self.time.now < end:
+            self.time.wait(min(LOOK_AGAIN_SECONDS, end - self.time.now), [self._has_ended])
+        self.is_over = True
+        if not self._points or self._points[-1].samples < self._samples:
+            self._evaluate()
+        try:
+            return self._result()
+        finally:
+            self.time.close()
+
+    def values(self) -> dict[Vector, Tensor]:
+        """The model's, as the shards have them now."""
+        return final_values.whole_values(self._shards, self.setting.spec.strategy.rule.evaluates)
+
+    def lease_for(self, member: MemberId) -> Lease | None:
+        """As production's coordinator grants them."""
+        data, stop = self.data, self.setting.spec.stop
+        if member.index and self._is_warming_up:
+            return None
+        lease = leasing.next_lease(data, member.index, stop)
+        if lease is None and leasing.may_open_epoch(data, stop):
+            data.open_epoch()
+            lease = leasing.next_lease(data, member.index, stop)
+        if lease is not None:
+            data.grant(member, lease)
+        return lease
+
+    @property
+    def is_given_out(self) -> bool:
+        return not self._is_warming_up
+
+    @property
+    def _is_warming_up(self) -> bool:
+        return self._samples < self.setting.warm_start_samples
+
+    @property
+    def _samples(self) -> int:
+        return min(shard.state.samples for shard in self._shards)
+
+    def _transport(self, role: Role) -> InMemoryTransport:
+        speed = self._machines.bytes_per_second
+        config = TransportConfig(kind=TransportKind.TCP, job_uid="simulation", role=role)
+        return InMemoryTransport(self._network, config, None if speed is None else Link(speed))
+
+    def _shard(self, index: int) -> ShardInMemory:
+        setting = self.setting
+        state = ShardState(
+            index=index,
+            incarnation=1,
+            train_samples=setting.train_samples,
+            live_replicas=self.replicas,
+        )
+        listener = self._transport(Role.SHARD).listen(names.shard_name(index))
+        return ShardInMemory(
+            setting.spec,
+            state,
+            setting.placement,
+            listener,
+            chunk_bytes=self._network.chunk_bytes,
+        )
+
+    def _replica(self, index: int) -> SimulatedReplica:
+        spec = self.setting.spec
+        directory = [
+            ShardAddress(index=shard, incarnation=1, address=names.shard_name(shard))
+            for shard in range(len(self._shards))
+        ]
+        config = ClientConfig(
+            transport=self._transport(Role.REPLICA),
+            identity=Identity(index, 1),
+            directory=lambda: directory,
+            placement=self.setting.placement,
+        )
+        times = StepTimes(self._machines, index, defaults.samples_per_step(spec), spec.seed)
+        sides = Sides(push=PushClient(config), fetch=FetchClient(config))
+        member = SimulatedReplica(self, sides, index, times)
+        for shard in self._shards:
+            if not index:
+                shard.begin_with(Learner(self.setting, outgoing_buffers=0).model.values_to_upload())
+            shard.shard.admit(member.sender)
+        return member
+
+    def _train(self, member: SimulatedReplica, threads: int) -> None:
+        compute_with(threads)
+        member.run()
+        self._running -= 1
+        self._has_ended.ring()
+
+    def _serve(self, shard: ShardInMemory, threads: int) -> None:
+        """What a shard applies takes it time before the answer, what it gives out after it."""
+        compute_with(threads)
+        while True:
+            request = shard.listener.receive(LOOK_AGAIN_SECONDS)
+            if request is None:
+                continue
+            self.time.wait(request.payload.nbytes / SHARD_BYTES_PER_SECOND)
+            given_out = shard.serving.fetched_bytes
+            shard.serving.serve(request)
+            self.time.wait((shard.serving.fetched_bytes - given_out) / SHARD_BYTES_PER_SECOND)
+            if (
+                request.header.verb == Verb.PUSH
+                and not self.is_over
+                and self._samples >= self._next_evaluation
+            ):
+                self._evaluate()
+
+    def _evaluate(self) -> None:
+        measured = final_values.measure(self.setting, self.values())
+        point = Point(seconds=self.time.now, samples=self._samples, measured=measured)
+        self._points.append(point)
+        self._next_evaluation = point.samples + self._evaluate_every
+        self._tell(point)
+        stop = self.setting.spec.stop
+        target, patience = stop.target_metric, stop.patience
+        if target is not None and target.is_met(measured.measures.get(target.name, math.nan)):
+            self._target_met = self.is_over = True
+        if patience is not None:
+            value = patience.value_of(measured.measures, measured.loss)
+            better = patience.improves(value, self._best)
+            self._best, self._worse = (value, 0) if better else (self._best, self._worse + 1)
+            self.is_over = self.is_over or self._worse >= patience.evaluations
+        if self.is_over:
+            self._has_ended.ring()
+
+    def _result(self) -> Result:
+        last, has_target = self._points[-1], self.setting.spec.stop.target_metric is not None
+        staleness: Counter[int] = Counter()
+        for shard in self._shards:
+            staleness += shard.records.staleness
+        in_all = last.seconds * self.replicas
+        computing = sum(member.computing_seconds for member in self._members)
+        return Result(
+            replicas=self.replicas,
+            seconds=last.seconds,
+            samples=last.samples,
+            target_met=self._target_met if has_target else None,
+            nbytes=sum(member.nbytes for member in self._members),
+            staleness=dict(staleness),
+            computing=min(1.0, computing / in_all) if in_all else 0.0,
+            points=tuple(self._points),
+        )

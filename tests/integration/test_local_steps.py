@@ -1,0 +1,212 @@
+"""Jobs of local steps: one replica is the plain loop, and kills lose what was not pushed alone."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+from builders.runs import RunningJob
+from disttrain.replay import outcome
+from disttrain.replay.recording import NotReplayable
+from disttrain.task import checks
+from oracles import serial
+from oracles.serial import Course
+from tasks.proving import Proving
+
+STEPS = 200
+PROVING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy:
+    localSteps:
+      steps: 7
+      optimizer:
+        name: AdamW
+        arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
+        clipNorm: 0.5
+        schedule: {cosine: {samples: 1600, finalFraction: 0.1}}
+  batchSize: 8
+  portionSize: 80
+  stop: {epochs: 2}
+  evaluation: null
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {threads: 1, shards: 3}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+COUNTING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: counting}
+spec:
+  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
+  strategy: {localSteps: {steps: 6, optimizer: {name: SGD, arguments: {lr: 1.0}}}}
+  batchSize: 8
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  checkpoint: {everySeconds: 0.5}
+  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
+  parameterServer: {shards: 2}
+  replicas: {count: 2, device: cpu}
+  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
+"""
+SAMPLES = 1024
+EPOCHS = 2
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def clip(model: nn.Module, most: float) -> None:
+    """As nn.utils.clip_grad_norm_, which also adds 1e-6 to the norm."""
+    gradients = [each.grad for each in model.parameters() if each.grad is not None]
+    norm = float(nn.utils.get_total_norm(gradients))
+    for gradient in gradients:
+        gradient.mul_(min(1.0, most / norm))
+
+
+def plain_loop(dtype: torch.dtype) -> nn.Module:
+    """What everybody writes, with the optimizer of the manifest."""
+    course = Course(task=Proving())
+    model = course.model().to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1, betas=(0.8, 0.99))
+    scheduler = CosineAnnealingLR(optimizer, T_max=STEPS, eta_min=0.001)
+    for values, labels in course.batches():
+        optimizer.zero_grad()
+        loss = checks.check_loss(course.task.loss(model, (values.to(dtype), labels)))
+        loss.mean.backward()  # type: ignore[no-untyped-call]
+        clip(model, 0.5)
+        optimizer.step()
+        scheduler.step()
+    return model
+
+
+def distance(found: dict[str, Tensor], model: nn.Module) -> float:
+    wanted = parameters_to_vector(model.parameters()).detach().double()
+    names = [name for name, _ in model.named_parameters()]
+    got = torch.cat([found[name].flatten().double() for name in names])
+    return float((got - wanted).norm() / wanted.norm())
+
+
+def trained(job: RunningJob) -> dict[str, Tensor]:
+    return load_file(job.output / "model.safetensors")
+
+
+@pytest.mark.parametrize("adopt", ["replace", "add"])
+@pytest.mark.parametrize(("precision", "nearness"), [("float32", 1e-6), ("float64", 1e-12)])
+def test_one_replica_is_the_plain_loop(
+    tmp_path: Path, adopt: str, precision: str, nearness: float
+) -> None:
+    settings = [
+        f"spec.strategy.localSteps.precision={precision}",
+        f"spec.strategy.localSteps.adopt={adopt}",
+    ]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+        assert job.summary()["steps"] == STEPS
+        found = trained(job)
+
+    assert distance(found, plain_loop(getattr(torch, precision))) < nearness
+
+
+def test_a_wire_that_carries_parameters_gives_the_bits_of_the_plain_loop(tmp_path: Path) -> None:
+    settings = [
+        "spec.strategy.localSteps.outer={blend: {}}",
+        "spec.strategy.localSteps.optimizer={arguments: {lr: 0.01, betas: [0.8, 0.99]}}",
+    ]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+        found = trained(job)
+
+    course = Course(task=Proving())
+    plain = serial.plain_loop(course, partial(torch.optim.AdamW, lr=0.01, betas=(0.8, 0.99)))
+    for name, wanted in plain.state_dict().items():
+        assert torch.equal(found[name], wanted), name
+
+
+def applied(status: dict[str, Any], fraction: float) -> bool:
+    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
+
+
+@pytest.mark.parametrize("adopt", ["replace", "add"])
+def test_kills_of_every_role_lose_no_account(tmp_path: Path, adopt: str) -> None:
+    with RunningJob(tmp_path, [f"spec.strategy.localSteps.adopt={adopt}"], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 2)
+        job.kill("replica-0")
+        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
+        job.kill("shard-1")
+        job.wait_until(partial(applied, fraction=0.6))
+        job.kill("coordinator")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["phase"] == "Complete"
+        assert summary["samples"] == EPOCHS * SAMPLES
+        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        job.assert_promises_held()
+
+
+def test_a_killed_replica_does_again_what_it_had_not_pushed(tmp_path: Path) -> None:
+    """One replica, so that each difference counts whole: every sample's count is exact."""
+    with RunningJob(tmp_path, ["spec.replicas.count=1"], COUNTING) as job:
+        job.wait_until(partial(applied, fraction=0.3))
+        job.kill("replica-0")
+        assert job.wait() == 0
+
+        summary, counts = job.summary(), trained(job)["counts"]
+        assert summary["restarts"]["replica"] == 1
+        assert int(counts.min()) >= EPOCHS
+        repeated = int(counts.sum()) - EPOCHS * SAMPLES
+        most = summary["samplesRepeated"]
+        assert most - summary["samplesPartiallyApplied"] <= repeated <= most
+        job.assert_promises_held()
+
+
+def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:
+    settings = ["spec.record=true", "spec.replicas.count=2"]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+
+    found = outcome.replay(job.output)
+
+    assert found.is_same, found.differences
+    assert found.updates_compared > 3 * (STEPS // 7)
+    with pytest.raises(NotReplayable, match="without --serial"):
+        outcome.replay(job.output, serial=True)
+
+
+def test_a_job_is_resumed_by_the_rule_that_it_had(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.3) and status["checkpoints"] >= 1)
+        job.interrupt()
+        job.wait()
+        job.resume()
+        assert job.wait() == 0
+
+        assert job.summary()["samples"] == EPOCHS * SAMPLES
+        job.assert_promises_held()
+
+
+def test_arguments_that_torch_refuses_end_the_job_before_it_trains(tmp_path: Path) -> None:
+    settings = ["spec.strategy.localSteps.optimizer={name: SGD, arguments: {lr: -1.0}}"]
+    with RunningJob(tmp_path, settings, COUNTING) as job:
+        assert job.wait() == 1
+
+        assert job.summary()["samples"] == 0
+        assert "spec.strategy.localSteps.optimizer.arguments" in job.printed()
+        assert "Invalid learning rate" in job.printed()

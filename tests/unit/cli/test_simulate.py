@@ -1,0 +1,104 @@
+"""`disttrain simulate` as it is called."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from disttrain.cli import main
+
+TASKS = Path(__file__).parents[2] / "tasks"
+JOB = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy: {downpour: {optimizer: {sgd: {learningRate: 0.05}}}}
+  batchSize: 8
+  stop: {epochs: 2, targetMetric: {name: accuracy, atLeast: 0.5}}
+  replicas: {device: cpu}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Path]:
+    shutil.copy(TASKS / "proving.py", tmp_path)
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    yield file
+    # Each command is a process of its own, which knows no earlier task.
+    sys.modules.pop("proving", None)
+
+
+def simulated(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "simulate", *map(str, arguments)])
+    monkeypatch.setattr("sys.path", list(sys.path))
+    try:
+        return int(main.main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_a_table_a_picture_and_advice_are_printed(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--replicas", "2,1", "--step-seconds", "0.1", "--bandwidth", "100Mb")
+    assert simulated(monkeypatch, job, *said) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0] == "proving: until accuracy >= 0.5"
+    assert [line.split()[0] for line in lines[2:4]] == ["1", "2"]
+    assert lines[-1].startswith("Take ")
+    assert not printed.err, "nobody looks at a terminal"
+
+
+def test_the_step_is_measured_here_if_nothing_is_said(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulated(monkeypatch, job, "--replicas", "1", "--json") == 0
+    printed = capsys.readouterr()
+    assert re.match(r"proving: a step takes [0-9.e-]+ s here", printed.err)
+    (document,) = json.loads(printed.out)
+    assert document["runs"][0]["targetMet"]
+
+
+def test_several_manifests_are_compared_each_with_its_fields(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = job.with_name("other.yaml")
+    other.write_text(JOB.replace("name: proving}", "name: other}", 1).replace("0.05", "0.01"))
+    said = ("--replicas", "1", "--step-seconds", "0.1", "--set", "spec.stop.epochs=1", "--json")
+    assert simulated(monkeypatch, job, other, *said) == 0
+    documents = json.loads(capsys.readouterr().out)
+    assert [each["job"] for each in documents] == ["proving", "other"]
+    assert documents[0]["runs"] != documents[1]["runs"]
+    assert max(each["runs"][0]["samples"] for each in documents) <= 800
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "message"),
+    [
+        (("--replicas", "none"), 2, "--replicas: 'none' names no numbers of replicas"),
+        (("--bandwidth", "fast"), 2, "--bandwidth: 'fast' is no bandwidth"),
+        (("--straggler", "9=2"), 2, "--straggler: there is no replica 9 of 8"),
+        (("--set", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
+        (("--set", "spec.task.entrypoint=proving:Absent"), 1, "Absent"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_simulated(
+    job: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: tuple[str, str],
+    code: int,
+    message: str,
+) -> None:
+    assert simulated(monkeypatch, job, *said) == code
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert not printed.out

@@ -1,0 +1,84 @@
+"""Local steps in a manifest: what is refused before anything starts, by field."""
+
+import inspect
+
+import pytest
+import torch
+
+from builders.jobs import complaints, edited
+from disttrain.job.strategies.downpour import UPDATE_RULES
+from disttrain.job.strategies.local_steps import OUTER_RULES
+from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
+
+LEFT_OUT = {"maximize", "capturable", "differentiable"}
+WANT_MORE = {"LBFGS", "SparseAdam", "Optimizer"}
+"""A closure, sparse gradients, a class of its own."""
+
+
+def said(settings: str) -> list[str]:
+    job = edited(
+        "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}", f"localSteps: {settings}"
+    )
+    return [line.partition("spec.strategy.localSteps.")[2] for line in complaints(job)]
+
+
+def test_everything_has_a_default() -> None:
+    assert said("{}") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("{steps: 0}", "steps: must be at least 1, got 0"),
+        (
+            "{optimizer: {name: AdamWW}}",
+            "optimizer.name: must be one of AdamW, Adam, Adadelta, Adafactor, Adagrad, Adamax, "
+            "ASGD, Muon, NAdam, RAdam, RMSprop, Rprop, SGD, got 'AdamWW'; did you mean 'AdamW'?",
+        ),
+        (
+            "{optimizer: {name: LBFGS}}",
+            "optimizer.name: must be one of AdamW, Adam, Adadelta, Adafactor, Adagrad, Adamax, "
+            "ASGD, Muon, NAdam, RAdam, RMSprop, Rprop, SGD, got 'LBFGS'",
+        ),
+        (
+            "{optimizer: {arguments: {weight_decy: 0.1}}}",
+            "optimizer: arguments.weight_decy: unknown argument; did you mean 'weight_decay'?",
+        ),
+        (
+            "{optimizer: {name: Rprop, arguments: {momentum: 0.1}}}",
+            "optimizer: arguments.momentum: unknown argument; known here: lr, etas, step_sizes, "
+            "foreach",
+        ),
+        (
+            "{optimizer: {arguments: {lr: {}}}}",
+            "optimizer: arguments.lr: must be a number, true, false, null, a name or a list of "
+            "numbers, got {}",
+        ),
+        ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
+        ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),
+        (
+            "{optimizer: {schedule: {warmup: {epochs: 3}, cosine: {epochs: 2}}}}",
+            "optimizer.schedule.",
+        ),
+    ],
+)
+def test_a_mistake_is_refused_by_its_field(settings: str, expected: str) -> None:
+    (line,) = said(settings)
+    assert line.startswith(expected), line
+
+
+def test_the_optimizers_and_their_arguments_are_those_of_torch() -> None:
+    classes = {
+        name: found
+        for name, found in vars(torch.optim).items()
+        if isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+    }
+    assert classes.keys() - WANT_MORE == set(OptimizerName)
+    for name, arguments in ARGUMENTS.items():
+        _, *known = inspect.signature(classes[name]).parameters
+        assert set(arguments) == set(known) - LEFT_OUT, name
+
+
+def test_checkpoints_tell_outer_rules_from_update_rules() -> None:
+    names = [rule.name for rule in (*UPDATE_RULES, *OUTER_RULES)]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,60 @@
+"""The optimizers of torch.optim that a manifest names."""
+
+import pytest
+import torch
+from torch import nn
+
+from disttrain.job.inner_optimizer import InnerOptimizer
+from disttrain.job.length import UNKNOWN
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
+from disttrain.job.torch_optimizers import OptimizerName
+from disttrain.replica import inner_optimizer
+from disttrain.replica.errors import OptimizerRefused
+from disttrain.replica.inner_optimizer import InnerSteps
+from disttrain.state.factors import Factors
+
+
+def named(name: str, **arguments: object) -> InnerOptimizer:
+    return InnerOptimizer.model_validate({"name": name, "arguments": arguments})
+
+
+@pytest.mark.parametrize("name", OptimizerName)
+def test_each_optimizer_takes_steps_by_its_defaults(name: OptimizerName) -> None:
+    inner_optimizer.check(named(name), nn.Linear(3, 2, bias=False))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (named("AdamW", lr=-1.0), "Invalid learning rate: -1.0"),
+        (named("AdamW", betas=[0.9]), "tuple"),
+        (named("SGD", lr="much"), "lr"),
+        (named("SGD", nesterov=True), "Nesterov momentum requires a momentum"),
+    ],
+)
+def test_what_torch_refuses_is_refused_by_its_field(config: InnerOptimizer, said: str) -> None:
+    with pytest.raises(OptimizerRefused) as raised:
+        inner_optimizer.check(config, nn.Linear(3, 2))
+    assert str(raised.value).startswith("spec.strategy.localSteps.optimizer.arguments: ")
+    assert said in str(raised.value)
+
+
+def test_an_optimizer_that_does_not_fit_the_model_is_refused() -> None:
+    with pytest.raises(OptimizerRefused, match="2D"):
+        inner_optimizer.check(named("Muon"), nn.Linear(3, 2))
+
+
+def test_the_rate_of_a_step_goes_by_the_samples_before_it() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    rates = Schedule(linear_warmup=LinearWarmup(samples=32)).rates(UNKNOWN)
+    steps = InnerSteps(named("SGD", lr=1.0), [parameter], [Factors(0, 1, 0.5, 1.0)], rates)
+
+    moved = []
+    for samples in (0, 8, 16, 32, 64):
+        before = parameter.item()
+        parameter.grad = torch.ones(1)
+        steps.step([True], samples)
+        moved.append(before - parameter.item())
+
+    assert moved == [0.0, 0.125, 0.25, 0.5, 0.5]

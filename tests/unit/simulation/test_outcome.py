@@ -1,0 +1,108 @@
+"""What is advised, and how it is shown."""
+
+import json
+from typing import Any
+
+import pytest
+
+from disttrain.job.stop import TargetMetric
+from disttrain.replay.final_values import Measured
+from disttrain.simulation import outcome
+from disttrain.simulation.outcome import Outcome
+from disttrain.simulation.run import Point, Result
+
+TARGET = TargetMetric(name="accuracy", at_least=0.9)
+
+
+def a_result(replicas: int, seconds: float, *, met: bool | None = True, **fields: Any) -> Result:
+    reached = 0.5 if met is False else 0.95
+    points = [(seconds / 2, 50, 0.5, 0.7), (seconds, 100, reached, 0.4)]
+    defaults: dict[str, Any] = {
+        "samples": 100,
+        "nbytes": 4_000_000_000,
+        "staleness": {0: 1, replicas: 98, 4 * replicas: 1},
+        "computing": 0.9,
+        "points": tuple(
+            Point(seconds=at, samples=count, measured=Measured(loss=loss, measures={"accuracy": a}))
+            for at, count, a, loss in points
+        ),
+    }
+    given = {"replicas": replicas, "seconds": seconds, "target_met": met, **defaults, **fields}
+    return Result(**given)
+
+
+def advice(*results: Result, target: TargetMetric | None = TARGET) -> str:
+    return outcome.advice(Outcome(job="digits", target=target, results=results))
+
+
+def test_more_replicas_are_taken_as_long_as_they_are_worth_it() -> None:
+    found = advice(a_result(1, 100.0), a_result(4, 30.0), a_result(16, 29.0))
+    assert found.startswith("Take 4 replicas: accuracy >= 0.9 after 30 s, 3.3 times as fast as 1")
+    assert "16 replicas: 29 s" in found
+
+
+def test_a_number_behind_one_that_is_not_worth_it_may_be() -> None:
+    assert advice(a_result(1, 100.0), a_result(2, 95.0), a_result(4, 30.0)).startswith("Take 4 ")
+
+
+def test_one_replica_may_be_best() -> None:
+    assert advice(a_result(1, 10.0), a_result(4, 12.0)).startswith("Take 1 replica: ")
+
+
+def test_runs_without_the_target_are_named() -> None:
+    found = advice(a_result(1, 100.0), a_result(4, 30.0), a_result(16, 90.0, met=False))
+    assert found.startswith("Take 4 replicas")
+    assert "Not reached with 16: the rate may be too high" in found
+    assert advice(a_result(1, 9.0, met=False)).startswith("Nobody reaches accuracy >= 0.9: give")
+
+
+def test_replicas_that_mostly_wait_are_told_what_helps() -> None:
+    assert "compute for 30% of their time only; larger batches or pushEvery" in advice(
+        a_result(1, 10.0, computing=0.3)
+    )
+
+
+def test_nothing_is_advised_without_a_target() -> None:
+    assert advice(a_result(1, 9.0, met=None), target=None).startswith("The job has no stop.target")
+
+
+def test_the_staleness_is_that_of_the_pushes() -> None:
+    result = a_result(4, 10.0)
+    assert [result.staleness_at(share) for share in (0.005, 0.5, 0.99, 1.0)] == [0, 4, 4, 16]
+    assert a_result(4, 10.0, staleness={}).staleness_at(0.5) == 0
+
+
+def test_the_table_has_a_row_and_a_curve_for_each_run() -> None:
+    results = (a_result(1, 100.0), a_result(4, 25.0, met=False))
+    text = outcome.text(Outcome(job="digits", target=TARGET, results=results))
+    lines = text.splitlines()
+    assert lines[0] == "digits: until accuracy >= 0.9"
+    assert lines[2].split()[:5] == ["1", "100", "1.00", "100", "1"]
+    assert lines[3].endswith("0.5, not reached")
+    assert "4.00" in lines[3], "how much faster than the first"
+    one, four = lines[6], lines[7]
+    assert one == "       1  " + " " * 19 + "▁" * 20 + "█", "the longest is as wide as the picture"
+    assert four == "       4  " + " " * 4 + "▁" * 6, "it ends where its run does"
+
+
+def test_a_value_that_is_not_there_is_a_dash() -> None:
+    nothing = (Point(seconds=1.0, samples=9, measured=Measured(loss=None, measures={})),)
+    result = a_result(1, 1.0, met=None, points=nothing)
+    text = outcome.text(Outcome(job="digits", target=None, results=(result,)))
+    assert text.splitlines()[2].endswith("  -")
+
+
+@pytest.mark.parametrize("target", [TARGET, None])
+def test_programs_get_all_of_it(target: TargetMetric | None) -> None:
+    found = Outcome(job="digits", target=target, results=(a_result(2, 10.0),))
+    (document,) = json.loads(outcome.to_json([found]))
+    (run,) = document["runs"]
+    assert document["job"] == "digits"
+    assert (run["replicas"], run["samplesPerSecond"], run["bytes"]) == (2, 10.0, 4_000_000_000)
+    assert run["staleness"] == {"0": 1, "2": 98, "8": 1}
+    assert run["evaluations"][1] == {
+        "seconds": 10.0,
+        "samples": 100,
+        "loss": 0.4,
+        "measures": {"accuracy": 0.95},
+    }
