@@ -124,13 +124,20 @@ class Field:
         self._folder = tempfile.TemporaryDirectory()
 
     def disttrain(
-        self, kind: TransportKind, shards: int, replicas: int, *, encrypted: bool = False
+        self,
+        kind: TransportKind,
+        shards: int,
+        replicas: int,
+        *,
+        encrypted: bool = False,
+        narrow: bool = False,
     ) -> None:
-        """Shards with Adagrad and replicas that push and fetch."""
+        """Shards with Adagrad and replicas that push and fetch; `narrow`: as bfloat16."""
         wire = "tls" if encrypted else kind.value
-        name = f"{wire} {shards} shards {replicas} replicas"
+        name = f"{wire} {shards} shards {replicas} replicas" + narrow * " bfloat16"
         issued = issuing.by_role(shard_process.JOB) if encrypted else None
-        contender = Contender(name, self._nbytes(replicas))
+        worker = transfers.narrow_worker if narrow else transfers.replica_worker
+        contender = Contender(name, self._nbytes(replicas) // (1 + narrow))
         started = [
             shard_process.start(self._plan(kind, index, shards, replicas, issued))
             for index in range(shards)
@@ -140,9 +147,7 @@ class Field:
             contender.watch(shard.pid)
         for index in range(replicas):
             sender = (index, 1)
-            contender.add(
-                self._context, transfers.replica_worker, kind, started, sender, self.elements
-            )
+            contender.add(self._context, worker, kind, started, sender, self.elements)
         self._take(contender)
 
     def raw(self, pairs: int) -> None:
@@ -225,7 +230,7 @@ class Field:
         replicas: int,
         issued: dict[str, Credentials] | None,
     ) -> ShardPlan:
-        path = f"ipc://{self._folder.name}/{shards}-{index}"
+        path = f"ipc://{self._folder.name}/{len(self._contenders)}-{index}"
         return ShardPlan(
             kind=kind,
             address="tcp://127.0.0.1:0" if kind is TransportKind.TCP else path,
@@ -255,6 +260,9 @@ def measure_all(context: ForkServerContext, rounds: int, large: int) -> dict[str
         field.disttrain(TransportKind.TCP, 1, 1)
         field.disttrain(TransportKind.TCP, 1, 1, encrypted=True)
         field.disttrain(TransportKind.SHARED_MEMORY, 1, 1)
+        for encrypted in (False, True):
+            field.disttrain(TransportKind.TCP, 1, 1, encrypted=encrypted, narrow=True)
+        field.disttrain(TransportKind.SHARED_MEMORY, 1, 1, narrow=True)
         field.bound()
         field.bare()
         field.bare(encrypted=True)
@@ -283,6 +291,8 @@ def figures(contenders: dict[str, Contender]) -> dict[str, Any]:
         name: {
             "gigabytes_per_second": round(contender.rate, 3),
             "cpu_seconds_per_gigabyte": round(contender.cpu_per_gigabyte, 3),
+            "seconds": round(statistics.median(contender.seconds), 4),
+            "gigabytes": contender.nbytes / GIGABYTE,
         }
         for name, contender in contenders.items()
     }

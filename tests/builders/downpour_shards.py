@@ -5,7 +5,8 @@ from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
-from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.length import UNKNOWN, Extent, Length
+from disttrain.job.staleness import Staleness
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
@@ -21,14 +22,19 @@ def build(
     records: Records | None = None,
     extent: Callable[[int], Extent] = lambda _: UNKNOWN,
     *,
-    scales_rate: bool = False,
-    most_stale: int | None = None,
+    staleness: Staleness | None = None,
+    average: Length | None = None,
 ) -> Shard:
     """Without values; see `Shard.configure`."""
     arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
     kept = records or Records(incarnation=state.incarnation)
     stage = PushedGradients(
-        arithmetic, state, kept, extent, scales_rate=scales_rate, most_stale=most_stale
+        arithmetic,
+        state,
+        kept,
+        extent,
+        staleness=staleness,
+        average=average,
     )
     return Shard([stage])
 

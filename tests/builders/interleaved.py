@@ -18,6 +18,7 @@ from builders.placements import PARAMETERS
 from builders.transports import a_header
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
+from disttrain.job.staleness import Staleness
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
@@ -71,14 +72,14 @@ class Interleaved:
     """The shard, its senders, and what is expected of both."""
 
     def __init__(
-        self, rule: Rule[Any], expected: Expected, seed: int, *, scales_rate: bool = False
+        self, rule: Rule[Any], expected: Expected, seed: int, *, staleness: Staleness | None = None
     ) -> None:
         self.chance = random.Random(seed)
         self.expected = expected
         self.count = 0
         self.senders = [Sender(index) for index in range(SENDERS)]
         self._rule = rule
-        self._scales_rate = scales_rate
+        self._remedies = staleness
         self._incarnation = 1
         self.shard = self._begun()
         self.shard.state.is_initialised = True
@@ -126,7 +127,7 @@ class Interleaved:
 
     def _begun(self) -> Shard:
         state = ShardState(index=0, incarnation=self._incarnation, live_replicas=SENDERS)
-        shard = downpour_shards.build(state, self._rule, scales_rate=self._scales_rate)
+        shard = downpour_shards.build(state, self._rule, staleness=self._remedies)
         placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._named)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):

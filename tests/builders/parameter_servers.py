@@ -40,14 +40,15 @@ class OneShard(PushClient, FetchClient):
     def push(self, push: Push) -> list[PushResult]:
         assert self.gate.wait(20)
         staleness = self.version - push.versions[0][1]
-        gradient = tensor(push.gradient, placements.PARAMETERS)
+        vector = placements.PARAMETERS.narrow if push.is_narrow else placements.PARAMETERS
+        gradient = tensor(push.gradient, vector).float()
         if push.scale != 1.0:
             gradient = gradient * push.scale
         self.values[placements.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
-        for vector, runs in push.runs().items():
+        for buffers, runs in push.runs().items():
             for run in runs:
-                sent = tensor(push.buffers[vector], vector)[run.first : run.end]
-                self.values[vector][run.first : run.end] = sent
+                sent = tensor(push.buffers[buffers], buffers)[run.first : run.end]
+                self.values[buffers][run.first : run.end] = sent
         self.version += 1
         self.samples += push.samples
         self.pushes.append(push)
@@ -56,7 +57,7 @@ class OneShard(PushClient, FetchClient):
     def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
         assert self.fetch_gate.wait(20)
         for vector, buffer in into.items():
-            tensor(buffer, vector).copy_(self.values[vector])
+            tensor(buffer, vector).copy_(self.values[vector.held])
         return FetchResult(
             versions=(Version(1, self.version),), samples=self.samples, buffers_changed=True
         )

@@ -50,7 +50,7 @@ class ShardPlan:
     @property
     def placement(self) -> Placement:
         """Who holds what, with what the optimizer keeps."""
-        kept = Optimizer.model_validate(self.optimizer).rule.kept
+        kept = tuple(Optimizer.model_validate(self.optimizer).rule.initial_state)
         return a_placement(self.elements, self.shards, kept)
 
 

@@ -42,6 +42,11 @@ class ShardThread:
     def directory_entry(self) -> ShardAddress:
         return ShardAddress(index=0, incarnation=1, address=self._listener.address)
 
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes pushed and fetched so far, as a shard's metrics count them."""
+        return self._serving.pushed_bytes, self._serving.fetched_bytes
+
     def do(self, what: Callable[[Shard], Any]) -> Any:
         """Something in the shard's thread, between two rounds of requests."""
         done: Future[Any] = Future()

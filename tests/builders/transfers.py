@@ -17,10 +17,11 @@ import zmq
 from torch import Tensor
 
 from builders import placements
-from builders.replicas import replica
+from builders.replicas import replica, tensor
 from builders.shard_process import ShardProcess
 from disttrain.parameter_server import client, fetching
 from disttrain.parameter_server.client import Push, Version
+from disttrain.parameter_server.narrowing import narrow_gradient
 from disttrain.transport.config import TransportKind
 from disttrain.transport.tcp import TcpTransport
 
@@ -57,6 +58,37 @@ def replica_worker(
             versions = [Version(1, 0)] * len(shards)
             one.pushes.push(Push(sequence=next(numbers), gradient=gradient, versions=versions))
             one.fetches.fetch(into)
+
+        serve_rounds(pipe, one_round)
+
+
+def narrow_worker(
+    pipe: Connection,
+    kind: TransportKind,
+    shards: Sequence[ShardProcess],
+    sender: tuple[int, int],
+    elements: int,
+) -> None:
+    """The same in half of the bytes; what a replica rounds and widens is done, too."""
+    torch.set_num_threads(1)
+    vector = placements.PARAMETERS.narrow
+    with replica(kind, shards, sender[0], sender[1]) as one:
+        computed = torch.randn(elements) * 0.01
+        initial = {placements.PARAMETERS: one.buffer(torch.randn(elements))}
+        one.pushes.upload(initial, range(len(shards)))
+        gradient, into = (one.empty(vector, elements) for _ in range(2))
+        numbers = iter(range(1, 1 << 40))
+
+        def one_round() -> None:
+            narrow_gradient(computed, tensor(gradient, vector))
+            versions = [Version(1, 0)] * len(shards)
+            one.pushes.push(
+                Push(sequence=next(numbers), gradient=gradient, is_narrow=True, versions=versions)
+            )
+            one.fetches.fetch({vector: into})
+            tensor(initial[placements.PARAMETERS], placements.PARAMETERS).copy_(
+                tensor(into, vector)
+            )
 
         serve_rounds(pipe, one_round)
 

@@ -105,6 +105,22 @@ def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+def test_digits_are_learned_as_well_in_half_of_the_bits(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "digits" / "job.yaml"
+    serial = ("spec.replicas.count=1", "spec.strategy.downpour.maxInFlight=0", "spec.stop.epochs=5")
+    half = tuple(
+        f"spec.strategy.downpour.{field}=bfloat16" for field in ("precision", "pushAs", "fetchAs")
+    )
+    found = []
+    for number, assignments in enumerate((serial, serial + half)):
+        options = [each for assignment in assignments for each in ("--set", assignment)]
+        answer, summary = ran(tmp_path / str(number), manifest, *options)
+        assert answer.code == 0, answer.err
+        found.append(summary["finalMeasures"]["accuracy"])
+    exact, rounded = found
+    assert rounded > exact - 0.015
+
+
 def test_the_demo_reaches_97_percent(tmp_path: Path) -> None:
     manifest = EXAMPLES / "digits" / "job.yaml"
     answer, summary = ran(tmp_path, manifest)

@@ -14,6 +14,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
 from builders.runs import RunningJob, set_field, set_shards
+from disttrain import Batch
 from disttrain.checkpoint import stores
 from oracles import serial
 from oracles.serial import Course
@@ -90,6 +91,50 @@ def test_plain_sgd_gives_the_bits_of_a_plain_loop(
     )
     course = Course(task=Proving(samples=SAMPLES_IN_SHORT_LAST_BATCH))
     assert_same_bits(found, serial.plain_loop(course, partial(SGD, lr=0.05)))
+
+
+def test_computing_in_bfloat16_gives_the_bits_of_a_plain_loop_under_autocast(
+    tmp_path: Path,
+) -> None:
+    found, job = trained(
+        tmp_path,
+        "spec.strategy.downpour.precision=bfloat16",
+        "spec.parameterServer.shards=2",
+        "spec.task.arguments={model: everything}",
+    )
+    course = Course(task=UnderAutocast("everything"))
+    model = serial.plain_loop(course, partial(SGD, lr=0.05))
+    assert_same_bits(found, model)
+
+    measured = serial.evaluated(course.task, model)
+    assert job.summary()["finalMeasures"]["accuracy"] == measured["accuracy"]
+    assert job.summary()["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("shards", "transport"), [(2, "sharedMemory"), (3, "tcp")])
+def test_half_of_the_bits_on_the_way_give_the_bits_of_a_loop_that_rounds(
+    tmp_path: Path, shards: int, transport: str
+) -> None:
+    found, _ = trained(
+        tmp_path,
+        "spec.strategy.downpour.pushAs=bfloat16",
+        "spec.strategy.downpour.fetchAs=bfloat16",
+        f"spec.parameterServer.shards={shards}",
+        f"spec.transport={transport}",
+    )
+    assert_same_bits(found, serial.rounding_loop(Course(task=Proving()), rate=0.05))
+
+
+class UnderAutocast(Proving):
+    """As people write it without a manifest."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().loss(model, batch)
+
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().measure(model, batch)
 
 
 @pytest.mark.parametrize(("shards", "transport"), [(2, "sharedMemory"), (3, "tcp")])
@@ -219,6 +264,9 @@ CASES = {
         clip_norm=0.4,
     ),
     "rmsprop": Case("rmsprop: {learningRate: 0.01}", partial(RMSprop, lr=0.01)),
+    "rmsprop, centered": Case(
+        "rmsprop: {learningRate: 0.01, centered: true}", partial(RMSprop, lr=0.01, centered=True)
+    ),
 }
 
 

@@ -119,6 +119,27 @@ def test_rules_train_as_well_as_sgd_and_are_reproduced(
     assert usual_loss_at_the_end(folder) < 0.6
 
 
+def test_half_of_the_bits_in_computing_and_on_the_way_are_reproduced(tmp_path: Path) -> None:
+    downpour = "{optimizer: {adamw: {learningRate: 0.003}}, precision: bfloat16}"
+    folder = run(
+        tmp_path / "output",
+        f"spec.strategy.downpour={downpour}",
+        "spec.strategy.downpour.pushAs=bfloat16",
+        "spec.strategy.downpour.fetchAs=bfloat16",
+        "spec.stop.epochs=10",
+        "spec.replicas.count=3",
+    )
+
+    code, found, error = replayed(folder)
+
+    assert (code, found.get("differences")) == (0, []), error
+    assert found["values"]["first_difference"] == ""
+    promises = subprocess.run(
+        [sys.executable, "-m", "disttrain", "audit", str(folder)], check=False, timeout=240
+    )
+    assert promises.returncode == 0
+
+
 def test_parameter_groups_and_local_steps_are_reproduced(tmp_path: Path) -> None:
     manifest = yaml.safe_load((EXAMPLES / "digits/job-small.yaml").read_text())
     spec = manifest["spec"]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from disttrain import Split, Task
-from disttrain.job import schedule
+from disttrain.job import schedule_kinds
 from disttrain.job.length import UNKNOWN
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rules.adagrad import Adagrad
@@ -53,7 +53,7 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
         initial_accumulator_value=rule.initial_accumulator,
         eps=rule.epsilon,
     )
-    share = rule.schedule.rates(UNKNOWN) if options["scheduled"] else schedule.full_rate
+    share = rule.schedule.rates(UNKNOWN) if options["scheduled"] else schedule_kinds.full_rate
     train_set: Any = task.dataset(Split.TRAIN)
     test_set: Any = task.dataset(Split.TEST)
     seconds, samples, evaluations = 0.0, 0, []

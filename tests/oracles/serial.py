@@ -74,6 +74,19 @@ def plain_loop(
     return model
 
 
+def rounding_loop(course: Course, rate: float) -> nn.Module:
+    """SGD on kept parameters, by rounded gradients that were computed on rounded ones."""
+    model, kept = course.model(), course.model()
+    for batch in course.batches():
+        for rounded, exact in zip(model.parameters(), kept.parameters(), strict=True):
+            rounded.data.copy_(exact.data.bfloat16())
+        model.zero_grad()
+        checks.check_loss(course.task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
+        for rounded, exact in zip(model.parameters(), kept.parameters(), strict=True):
+            exact.data.add_(_gradient(rounded).bfloat16().float(), alpha=-rate)
+    return kept
+
+
 def algorithm_1_1(course: Course, rate: Rate, *, push_every: int, fetch_every: int) -> nn.Module:
     """DistBelief's appendix with one replica, a server of plain SGD, and nothing in flight.
 

@@ -8,6 +8,7 @@ CheckpointError
 └── CheckpointRefused     final for this checkpoint
     ├── Corrupt           a file is missing, short, changed or not what it should be
     ├── NoCheckpoint      there is none where one was looked for
+    ├── NoVector          it has no such vector
     ├── WrongModel        it was made of another model
     └── AlreadyThere      a checkpoint of this number, or the file to write, exists
 FinalError
@@ -54,6 +55,10 @@ class Corrupt(CheckpointRefused):
         self.file = file
         self.reason = reason
         self.previous = previous
+
+
+class NoVector(CheckpointRefused):
+    """The job did not keep what was asked for."""
 
 
 class NoCheckpoint(CheckpointRefused):

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy as np
 from disttrain.checkpoint import copies, stores, tensor_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.element_types import DTYPES, TYPES, OutOfRange, Values
-from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.errors import Corrupt, NoVector
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece
 from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.tensor_file import Tensor
+from disttrain.job.average import AVERAGE
 from disttrain.state.placement import Range
+from disttrain.state.vector import BUFFERS, FROZEN, PARAMETERS
 
 HASH_KEY = "disttrain.sha256"
 """Metadata: SHA-256 of everything behind the header, so that Python alone can check it."""
@@ -35,15 +37,18 @@ class Exported:
     """Of the data, as in the file's metadata."""
 
 
-def export(checkpoint: Path, out: Path) -> Exported:
+def export(checkpoint: Path, out: Path, vector: str | None = None) -> Exported:
     """Write the model of a checkpoint folder to `out`, after checking all hashes.
+
+    `vector`: the name of what is taken for the trained parameters. None: their moving average,
+    which evaluations measured too, if the job keeps one, and else the parameters.
 
     The file has the model's own names, all names of tied tensors and the model's own types, so
     that `load_state_dict(safetensors.torch.load_file(out))` takes it. Streamed: needs memory for
     some megabytes (a tensor divided over partitions: for that tensor). Replaces `out`, whole or
-    not at all. Raises NoCheckpoint, Corrupt, NotWritten.
+    not at all. Raises NoCheckpoint, NoVector, Corrupt, NotWritten.
     """
-    return write(stores.verify(checkpoint), out)
+    return write(stores.verify(checkpoint), out, vector)
 
 
 def export_named(checkpoint: str, out: str) -> None:
@@ -52,20 +57,21 @@ def export_named(checkpoint: str, out: str) -> None:
         export(folder, file)
 
 
-def write(checkpoint: Checkpoint, out: Path) -> Exported:
+def write(checkpoint: Checkpoint, out: Path, vector: str | None = None) -> Exported:
     """As `export`, of a checkpoint that was verified."""
     manifest = checkpoint.manifest
     named = _named(manifest)
     tensors = [Tensor(name=name, type=_file_type(one), shape=one.shape) for name, one in named]
     with Restore(checkpoint) as restore:
         restore.check_files()
-        pieces = _pieces(manifest)
+        taken = _taken(restore, vector)
+        pieces = _pieces(manifest, taken)
         contents = (
             memoryview(values.tobytes())
             for _, tensor in named
             for values in _values(restore, tensor, pieces[tensor.name])
         )
-        return write_tensors(out, tensors, _metadata(manifest), contents)
+        return write_tensors(out, tensors, _metadata(manifest, taken), contents)
 
 
 def write_tensors(
@@ -102,8 +108,30 @@ def _file_type(tensor: ModelTensor) -> str:
     return TYPES[tensor.dtype].file_type
 
 
-def _metadata(manifest: Manifest) -> dict[str, str]:
+def _taken(restore: Restore, name: str | None) -> str:
+    """What takes the place of the trained parameters. Raises NoVector."""
+    manifest = restore.manifest
+    known = {
+        vector.name
+        for entry in manifest.holders
+        for vector, held in manifest.placement.ranges(entry.index).items()
+        if vector.name not in {FROZEN, BUFFERS} and restore.has(vector, held)
+    }
+    if name is None:
+        return AVERAGE if AVERAGE in known else PARAMETERS
+    if name not in known:
+        message = (
+            f"checkpoint {manifest.number} has no vector {name!r} that is as long as the trained "
+            f"parameters; name one of {', '.join(sorted(known))}"
+        )
+        raise NoVector(message)
+    return name
+
+
+def _metadata(manifest: Manifest, taken: str) -> dict[str, str]:
+    other = {} if taken == PARAMETERS else {"disttrain.vector": taken}
     return {
+        **other,
         "disttrain.job": manifest.job.name,
         "disttrain.job_uid": manifest.job.uid,
         "disttrain.checkpoint": str(manifest.number),
@@ -111,10 +139,11 @@ def _metadata(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _pieces(manifest: Manifest) -> dict[str, list[Piece]]:
+def _pieces(manifest: Manifest, taken: str) -> dict[str, list[Piece]]:
     pieces = defaultdict(list)
     for piece in manifest.pieces:
-        pieces[piece.tensor].append(piece)
+        vector = piece.vector.beside(taken) if piece.vector.is_trained else piece.vector
+        pieces[piece.tensor].append(replace(piece, vector=vector))
     return pieces
 
 

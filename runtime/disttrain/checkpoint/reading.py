@@ -106,6 +106,14 @@ class Restore:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
+    def has(self, vector: Vector, wanted: Range) -> bool:
+        """Whether any of it is here; if not, it was not kept then. Raises Corrupt."""
+        for part in parts(self.manifest, vector, wanted):
+            with self._holding(part.holder, vector) as (file, tensor):
+                if tensor in file.tensors:
+                    return True
+        return False
+
     def read(self, vector: Vector, wanted: Range, into: memoryview) -> None:
         """Fill `into` with a range of a vector. Raises Corrupt when a file lacks some of it."""
         target = into.cast("B")

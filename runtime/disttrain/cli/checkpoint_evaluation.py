@@ -14,7 +14,7 @@ from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
 from disttrain.cli.checkpoint_folder import Meant
-from disttrain.cli.checkpoints import CheckpointPath
+from disttrain.cli.checkpoints import CheckpointPath, VectorName
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
@@ -37,7 +37,7 @@ JobPath = Annotated[
 ]
 
 
-def evaluate(checkpoint: CheckpointPath, job: JobPath = None) -> None:
+def evaluate(checkpoint: CheckpointPath, job: JobPath = None, vector: VectorName = None) -> None:
     """Evaluate a checkpoint's parameters with the task of its job, on the test split.
 
     Prints one line per measure, the mean over all samples. The task's module is taken from the
@@ -45,11 +45,11 @@ def evaluate(checkpoint: CheckpointPath, job: JobPath = None) -> None:
 
     Example: disttrain evaluate runs/digits
     """
-    for line in measured(checkpoint, job):
+    for line in measured(checkpoint, job, vector):
         typer.echo(line)
 
 
-def measured(checkpoint: str, job_file: Path | None) -> list[str]:
+def measured(checkpoint: str, job_file: Path | None, vector: str | None = None) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
         if job_file is None:
@@ -58,8 +58,9 @@ def measured(checkpoint: str, job_file: Path | None) -> list[str]:
             job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
         found = stores.verify(meant.path)
         task = task_calls.load(job, folder)
-        place = task_calls.resolve_device(job.spec.replicas.device)
-        model = _model(found, task, job).to(place)
+        autocasts = defaults.autocasts(job.spec)
+        place = task_calls.resolve_device(job.spec.replicas.device, autocasts=autocasts)
+        model = _model(found, task, job, vector).to(place)
         return list(_lines(meant.said, _measure(job, task, model, place)))
 
 
@@ -75,7 +76,9 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
     )
 
 
-def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
+def _model(
+    checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob, vector: str | None
+) -> nn.Module:
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(
         model, defaults.precision(job.spec), frozen=job.spec.task.frozen
@@ -83,7 +86,7 @@ def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Mod
     model_map.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
-        export.write(checkpoint, file)
+        export.write(checkpoint, file, vector)
         model_tensors.load(model, file, job.spec.task.frozen)
     return model
 

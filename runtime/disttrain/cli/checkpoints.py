@@ -51,7 +51,19 @@ def inspect(checkpoint: CheckpointPath, *, as_json: AsJson = False) -> None:
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; must not exist.")]
 
 
-def export(checkpoint: CheckpointPath, out: Out) -> None:
+VectorName = Annotated[
+    str | None,
+    typer.Option(
+        "--vector",
+        metavar="NAME",
+        help="What is taken for the trained parameters: parameters, average, or another vector "
+        "that `disttrain inspect` shows. Default: the average if the job keeps one "
+        "(strategy.downpour.ema), as its evaluations do, else the parameters.",
+    ),
+]
+
+
+def export(checkpoint: CheckpointPath, out: Out, vector: VectorName = None) -> None:
     """Write the model of a checkpoint as one safetensors file.
 
     The file has the model's own names and types, all names of tied parameters included. PyTorch
@@ -64,15 +76,15 @@ def export(checkpoint: CheckpointPath, out: Out) -> None:
 
     Example: disttrain export runs/digits/checkpoints/00000003 model.safetensors
     """
-    typer.echo(write_model(checkpoint, out))
+    typer.echo(write_model(checkpoint, out, vector))
 
 
-def write_model(checkpoint: str, out: Path) -> str:
+def write_model(checkpoint: str, out: Path, vector: str | None = None) -> str:
     """Write `out`; a sentence about it. Raises CheckpointError."""
     if out.exists():
         raise AlreadyThere(f"{out} exists already; delete it or choose another name")
     with checkpoint_folder.resolved(checkpoint) as source:
-        written = exporting.export(source.path, out)
+        written = exporting.export(source.path, out, vector)
     return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source.said}"
 
 

@@ -3,7 +3,7 @@
 from disttrain.job import defaults
 from disttrain.job import length as lengths
 from disttrain.job.length import Extent
-from disttrain.job.schedule import Factor
+from disttrain.job.schedule_kinds import Factor
 from disttrain.job.spec import Spec
 
 _COLUMNS = 48

@@ -195,7 +195,9 @@ def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> li
 def _read_values(source: Restore, values: Values) -> None:
     for vector in values.vectors:
         held = values.share.range_of(vector)
-        if held.count:
+        if vector.name in values.optional and not source.has(vector, held):
+            values.lacking.add(vector)
+        elif held.count:
             source.read(vector, held, values.all_bytes(vector))
 
 

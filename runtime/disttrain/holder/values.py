@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -38,6 +38,7 @@ DTYPES = {
     ElementType.FLOAT32: torch.float32,
     ElementType.FLOAT64: torch.float64,
     ElementType.INT64: torch.int64,
+    ElementType.BFLOAT16: torch.bfloat16,
 }
 
 Sender: TypeAlias = tuple[int, int]
@@ -47,9 +48,20 @@ Sender: TypeAlias = tuple[int, int]
 class Values:
     """Tensors of one holder."""
 
-    def __init__(self, share: Share, kept: Mapping[str, float] | None = None) -> None:
-        """`kept`: vectors beside what is trained, by name, each filled with its number."""
+    def __init__(
+        self,
+        share: Share,
+        kept: Mapping[str, float] | None = None,
+        optional: Collection[str] = (),
+    ) -> None:
+        """`kept`: vectors beside what is trained, by name, each filled with its number.
+
+        `optional`: names of those that a checkpoint of before need not have.
+        """
         self.share = share
+        self.optional = frozenset(optional)
+        self.lacking: set[Vector] = set()
+        """Those that the checkpoint did not have; they are as they were made."""
         self.trained = share.trained
         beside = {self.trained.beside(name): value for name, value in (kept or {}).items()}
         of_a_model = [vector for vector in share.ranges if vector.is_of_a_model]
@@ -95,7 +107,7 @@ class Values:
     def holds(self, vector: Vector, header: Header) -> bool:
         held = self.share.range_of(vector)
         return (
-            header.element_type == vector.element_type
+            vector.travels_as(header.element_type)
             and held.first <= header.first
             and header.first + header.count <= held.end
         )
@@ -150,7 +162,9 @@ class Values:
 def bytes_of(tensor: Tensor) -> memoryview:
     if not tensor.numel():
         return memoryview(b"")
-    array: memoryview = tensor.numpy().data
+    # NumPy does not know bfloat16.
+    known = tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor
+    array: memoryview = known.numpy().data
     return array.cast("B")
 
 

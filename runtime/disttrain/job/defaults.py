@@ -7,7 +7,7 @@ from disttrain.job import document, length
 from disttrain.job.length import Extent
 from disttrain.job.section import Section
 from disttrain.job.spec import Audit, DistTrainJob, Spec, Strategy
-from disttrain.job.strategy_kind import Precision
+from disttrain.job.strategy_kind import Formats, Precision
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
@@ -55,6 +55,14 @@ def problem_with_data(job: Spec, stage: Spec, train_samples: int) -> str | None:
 
 def precision(spec: Spec) -> Precision:
     return spec.strategy.rule.computes_in
+
+
+def formats(spec: Spec) -> Formats:
+    return spec.strategy.rule.formats
+
+
+def autocasts(spec: Spec) -> bool:
+    return spec.strategy.rule.autocasts
 
 
 def evaluation_batch_size(spec: Spec) -> int:

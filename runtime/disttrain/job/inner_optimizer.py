@@ -6,7 +6,8 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from disttrain.job import nearest
 from disttrain.job.length import Extent
-from disttrain.job.schedule import Constant, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import Constant
 from disttrain.job.section import Positive, Section, refused
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
 

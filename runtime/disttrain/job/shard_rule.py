@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from disttrain.job.length import Extent
-from disttrain.job.schedule import Factor, full_rate
+from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.job.section import Positive, Section
 
 
@@ -15,8 +15,8 @@ class ShardRule(Section):
     # as 32 small letters and underscores.
 
     kept: ClassVar[tuple[str, ...]] = ()
-    # What a holder keeps beside the parameters, as long as they are: the vectors' names. They are
-    # in checkpoints and can be fetched.
+    # What a holder always keeps beside the parameters, as long as they are: the vectors' names.
+    # They are in checkpoints and can be fetched.
 
     kept_of_sender: ClassVar[tuple[str, ...]] = ()
     # The same for each incarnation of a replica, filled with 0 before its first push or fetch. They
@@ -45,7 +45,7 @@ class ShardRule(Section):
 
     @property
     def initial_state(self) -> dict[str, float]:
-        """What each vector of `kept` is filled with at first."""
+        """By name the vectors that are kept, and what each is filled with at first."""
         return dict.fromkeys(self.kept, 0.0)
 
     def rates(self, run: Extent) -> Factor:

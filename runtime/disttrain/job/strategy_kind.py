@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -18,6 +18,25 @@ class Precision(StrEnum):
     """Single precision."""
     FLOAT64 = "float64"
     """Double precision: twice the memory and bytes, and many more correct digits."""
+
+
+class Numbers(StrEnum):
+    """Numbers of a part of the work of a job that trains in single precision."""
+
+    FLOAT32 = "float32"
+    """Single precision."""
+    BFLOAT16 = "bfloat16"
+    """The same range with 8 significant bits in place of 24: half of the bytes."""
+
+
+class Formats(NamedTuple):
+    """In which numbers the trained parameters are, and are on their way."""
+
+    held: Precision = Precision.FLOAT32
+    pushed: Numbers = Numbers.FLOAT32
+    """Gradients, where `held` is single precision."""
+    fetched: Numbers = Numbers.FLOAT32
+    """What replicas compute with, the same."""
 
 
 class FirstStage(Section):
@@ -106,6 +125,15 @@ class StrategyKind(Section):
     @property
     def computes_in(self) -> Precision:
         return Precision.FLOAT32
+
+    @property
+    def formats(self) -> Formats:
+        return Formats(self.computes_in)
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether models compute in bfloat16 what PyTorch takes to be safe in it."""
+        return False
 
     @property
     def planned_rate(self) -> tuple[float, Schedule] | None:

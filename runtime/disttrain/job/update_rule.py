@@ -7,7 +7,8 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from disttrain.job.length import Extent
-from disttrain.job.schedule import Constant, Factor, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import Constant, Factor
 from disttrain.job.section import NotNegative, Positive
 from disttrain.job.shard_rule import ShardRule
 

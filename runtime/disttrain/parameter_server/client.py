@@ -159,7 +159,9 @@ class Push:
     sequence: int
     """Number of this push in the sender's incarnation: 1, 2, 3, ..."""
     gradient: Buffer
-    """The whole flat gradient, in the model's precision."""
+    """The whole flat gradient, in the model's precision unless `is_narrow`."""
+    is_narrow: bool = False
+    """The gradient is bfloat16."""
     versions: Sequence[Version] = ()
     """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
     scale: float = 1.0
@@ -217,10 +219,11 @@ class Push:
         """
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
+        trained = share.trained.narrow if self.is_narrow else share.trained
         found = [
             share.chunk(vector, chunk.chunk)
-            for chunk in share.all_chunks([share.trained])
-            for vector in (*self.beside, share.trained)
+            for chunk in share.all_chunks([trained])
+            for vector in (*self.beside, trained)
         ]
         return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 

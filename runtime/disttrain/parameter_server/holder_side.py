@@ -137,6 +137,8 @@ class HolderSide(ABC):
     def __init__(self, config: Any, state: ShardState, records: Records) -> None:
         """`config`: the update rule or method, as the manifest has it."""
         self.config = config
+        self.kept: Any = config
+        """What `room` is made by."""
         self.state = state
         self.records = records
         self.handlers: dict[int, Handler] = {}
@@ -152,10 +154,21 @@ class HolderSide(ABC):
         strategy: Any = stage.strategy.rule
         return strategy.optimizer.rule
 
+    @classmethod
+    def kept_by(cls, stage: Spec) -> Any:
+        """What a stage has a shard keep."""
+        return cls.config_of(stage)
+
     @staticmethod
     @abstractmethod
-    def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
-        """For the state that a checkpoint describes; {}: the values that it begins with."""
+    def room(kept: Any, share: Share, description: Mapping[str, str]) -> Values:
+        """For the state that a checkpoint describes; {}: the values that it begins with.
+
+        `kept`: as `kept_by` gives it.
+        """
+
+    def initialised(self) -> None:  # noqa: B027 - most keep nothing that goes by it.
+        """The initial values have been uploaded."""
 
     def begin(
         self, values: Values, description: Mapping[str, str], returned_to: int | None

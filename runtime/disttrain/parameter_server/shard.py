@@ -20,13 +20,14 @@ from disttrain.parameter_server.holder_side import (
 )
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
+from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.step_counts import StepCounts
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
-from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
 
 LOG = logs.get(__name__)
 
@@ -41,6 +42,7 @@ class Shard:
         """Requests not carried out, by the lower-case name of the reason."""
         self._stages = stages
         self._upload: _Upload | None = None
+        self._narrowing = Narrowing()
         self._enter(0)
 
     def _enter(self, number: int) -> None:
@@ -58,9 +60,14 @@ class Shard:
         """Learn the placement and make room. Said again, it changes nothing."""
         if self.state.values is None:
             share = Share(placement, self.state.index, chunk_bytes)
-            self.state.values = self.stage.room(self.stage.config, share, {})
+            self.state.values = self.stage.room(self.stage.kept, share, {})
             self.state.steps = StepCounts(share.range_of(share.trained))
             self.stage.begin(self.state.values, {}, None)
+
+    def initialise(self) -> None:
+        """All initial values are here."""
+        self.state.is_initialised = True
+        self.stage.initialised()
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint, in the stage that has made it.
@@ -187,7 +194,7 @@ class Shard:
             upload.missing.discard((header.vector, header.chunk))
             if upload.missing:
                 return []
-            self.state.is_initialised = True
+            self.initialise()
             self._upload = None
         return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
 
@@ -207,7 +214,10 @@ class Shard:
             what = f"vector {header.vector}" if vector is None else str(vector)
             sentence = f"chunks {header.chunk} to {end} of {what} are not here"
             raise Refused(Reason.WRONG_LAYOUT, sentence)
-        return self._chunks(header, vector)
+        is_narrow = header.element_type == ElementType.BFLOAT16
+        if is_narrow and not vector.travels_as(ElementType.BFLOAT16):
+            raise Refused(Reason.WRONG_LAYOUT, f"{vector} does not travel as bfloat16")
+        return self._chunks(header, vector.narrow if is_narrow else vector)
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
         share = self.stage.values.share
@@ -218,7 +228,9 @@ class Shard:
         )
         for number in range(header.chunk, header.chunk + header.count):
             part = share.chunk(vector, number)
-            payload = self.stage.served(header, part)
+            payload = self.stage.served(header, part._replace(vector=vector.held))
+            if vector != vector.held:
+                payload = self._narrowing.sent(payload)
             self.records.fetched(header, number, self.state.live_replicas)
             yield Answer(
                 answer._replace(

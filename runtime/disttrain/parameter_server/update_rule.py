@@ -18,7 +18,7 @@ class Chunk(NamedTuple):
 
     parameters: Tensor
     state: Mapping[str, Tensor]
-    """The vectors of `ShardRule.kept`, by name."""
+    """The vectors of `ShardRule.initial_state`, by name."""
     of_sender: Mapping[str, Tensor]
     """The vectors of `ShardRule.kept_of_sender` of who pushes or fetches."""
     steps: int = 0

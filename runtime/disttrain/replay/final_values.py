@@ -117,9 +117,11 @@ def measure_module(setting: Setting, module: nn.Module, split: Split = Split.TES
     )
 
 
-def whole_values(shards: Sequence[ShardInMemory]) -> dict[Vector, Tensor]:
+def whole_values(shards: Sequence[ShardInMemory], evaluates: str) -> dict[Vector, Tensor]:
+    """The model's vectors, with what evaluations take for the trained parameters."""
     return {
-        vector: torch.cat([shard.values.vectors[vector] for shard in shards])
+        vector: torch.cat([shard.values.vectors[taken] for shard in shards])
         for vector in shards[0].values.vectors
         if vector.is_of_a_model
+        for taken in [vector.beside(evaluates) if vector.is_trained else vector]
     }

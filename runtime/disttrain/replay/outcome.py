@@ -56,7 +56,9 @@ def replay(folder: Path, *, to_update: int | None = None, serial: bool = False) 
     replayed.run(to_update)
     measured = without = None
     if serial or to_update is not None:
-        measured = final_values.measure(recorded, final_values.whole_values(replayed.shards))
+        evaluates = recorded.spec.strategy.rule.evaluates
+        values = final_values.whole_values(replayed.shards, evaluates)
+        measured = final_values.measure(recorded, values)
     if serial:
         training = SerialTraining(recorded)
         training.run(observer.order)

@@ -67,7 +67,7 @@ class Learner:
             OrdinaryMemory(),
             place,
             outgoing_buffers=outgoing_buffers,
-            precision=defaults.precision(spec),
+            formats=defaults.formats(spec),
             factors=setting.placement.factors,
             frozen=spec.task.frozen,
         )

@@ -61,7 +61,7 @@ class ShardInMemory:
         for vector, buffer in initial.items():
             held, own = self.values.share.range_of(vector), self.values.tensor(vector)
             own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
-        self.state.is_initialised = True
+        self.shard.initialise()
 
 
 class ReplayedShard(ShardInMemory):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.job.schedule import Factor
+from disttrain.job.schedule_kinds import Factor
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.parameter_server.client import Push, Versions
 from disttrain.replica.flat_model import FlatModel
@@ -92,6 +92,7 @@ class Accrual:
             Push(
                 sequence=self._sequence,
                 gradient=self._sum.gradient.buffer,
+                is_narrow=self._sum.is_narrow,
                 versions=versions,
                 scale=self._scale,
                 samples=self._samples,

@@ -3,6 +3,7 @@
 FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
+├── DeviceTooOld         the GPU that is there does not compute with what the manifest says
 ├── TooManyShards        this process may not open a connection to each shard
 ├── OptimizerRefused     torch does not take the manifest's arguments of an optimizer
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
@@ -21,6 +22,10 @@ class ModelNotSupported(FinalError):
 
 class DeviceNotFound(FinalError):
     """The device of the manifest is not on this machine."""
+
+
+class DeviceTooOld(FinalError):
+    """The GPU of this machine does not compute with the numbers that the manifest says."""
 
 
 class TooManyShards(FinalError):

@@ -5,6 +5,7 @@ methods belong to the compute thread unless they say otherwise.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from disttrain.holder import values
 from disttrain.holder.values import DTYPES
 from disttrain.job.spec import FrozenParameters
-from disttrain.job.strategy_kind import Precision
+from disttrain.job.strategy_kind import Formats, Numbers
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import (
     Allocate,
@@ -22,6 +23,7 @@ from disttrain.replica.flat_vector import (
     ModelBuffers,
     Outgoing,
     PinnedVector,
+    over,
     side_stream,
 )
 from disttrain.replica.model_tensors import ModelTensors
@@ -42,31 +44,38 @@ class FlatModel(GradientViews):
         device: torch.device,
         *,
         outgoing_buffers: int,
-        precision: Precision = Precision.FLOAT32,
+        formats: Formats = Formats(),  # noqa: B008 - It cannot change.
         factors: Sequence[Factors] = (),
         frozen: FrozenParameters = FrozenParameters.SHARED,
     ) -> None:
         """`factors`: of the job, for parameters with a rate or weight decay of their own."""
         self.model = model.to(device)
         self.device = device
-        super().__init__(model_tensors.describe(model, precision, frozen=frozen))
+        super().__init__(model_tensors.describe(model, formats.held, frozen=frozen))
         self.factors = factors
         self._decay_factors = [
             next(within(factors, spec.first, spec.first + 1)).weight_decay
             for spec in self.tensors.specs(self.vector)
         ]
         self._allocate = _allocator(self.tensors, memory, device)
-        self._current = self._half("parameters-a", self.vector)
-        self._spare = self._half("parameters-b", self.vector)
+        narrow = None
+        if formats.fetched is Numbers.BFLOAT16:
+            narrow = self._allocate("parameters-fetched", self.vector.narrow)
+        self._current = self._half("parameters-a", self.vector, narrow)
+        self._spare = self._half("parameters-b", self.vector, narrow)
         self._frozen_vector = self.vector.beside(FROZEN)
         has_frozen = self.tensors.layout.elements(self._frozen_vector)
         self._frozen = self._half("frozen", self._frozen_vector) if has_frozen else None
         self._incoming_buffers = ModelBuffers(self.tensors, self._allocate, "incoming")
         # Shards may want values while a fetch is under way, or waits to be taken.
         self._uploaded_buffers = ModelBuffers(self.tensors, self._allocate, "uploaded")
+        is_narrow = formats.pushed is Numbers.BFLOAT16
         self.outgoing = [
-            Outgoing(self.tensors, self._allocate, number) for number in range(outgoing_buffers)
+            Outgoing(self.tensors, self._allocate, number, is_narrow=is_narrow)
+            for number in range(outgoing_buffers)
         ]
+        self._arriving: Mapping[Vector, FlatVector] = {}
+        """Where the fetch under way goes."""
         self._take_over()
 
     def push_beside(self, names: Sequence[str]) -> None:
@@ -80,7 +89,7 @@ class FlatModel(GradientViews):
     @property
     def parameters(self) -> Tensor:
         """The flat parameters that the model computes with now; others after `adopt`."""
-        return self._current[0].tensor
+        return self._current.flat.tensor
 
     @torch.no_grad()
     def add_decay(self, gradient: Tensor, decay: float) -> None:
@@ -93,7 +102,7 @@ class FlatModel(GradientViews):
             gradient.add_(self.parameters, alpha=decay)
             return
         of_each = zip(
-            self._gradient_views, self._current[1], self._decay_factors, present, strict=True
+            self._gradient_views, self._current.views, self._decay_factors, present, strict=True
         )
         for view, parameter, factor, is_there in of_each:
             if is_there and factor:
@@ -131,18 +140,22 @@ class FlatModel(GradientViews):
             vector.arrive()
         self._incoming_buffers.scatter()
         if self._frozen is not None:
-            torch._foreach_copy_(self.tensors.tensors(self._frozen_vector), self._frozen[1])
+            torch._foreach_copy_(self.tensors.tensors(self._frozen_vector), self._frozen.views)
 
-    def fetch_into(self, name: str = PARAMETERS) -> dict[Vector, Buffer]:
+    def fetch_into(self, name: str = PARAMETERS, *, is_exact: bool = True) -> dict[Vector, Buffer]:
         """Where fetched values go: memory that computing does not use (fetch thread).
 
-        `name`: as in `first_fetch_into`.
+        `name`: as in `first_fetch_into`. `is_exact`: also where the job's fetches are rounded.
         """
-        return self._into(name, self._fetched())
+        vector, flat = self.vector, self._spare.flat
+        if self._spare.narrow is not None and not is_exact:
+            vector, flat = vector.narrow, self._spare.narrow
+        self._arriving = {vector: flat, **self._incoming_buffers.vectors}
+        return self._into(name, self._arriving)
 
     def land(self) -> None:
         """Bring fetched values from the host to where the model computes (fetch thread)."""
-        for vector in self._fetched().values():
+        for vector in self._arriving.values():
             vector.arrive()
 
     def gradients(self, count: int) -> list[Gradient]:
@@ -155,11 +168,11 @@ class FlatModel(GradientViews):
 
     def trial_into(self) -> Buffer:
         """Where a point to be tried goes; then `land_trial`, then `adopt`, as after a fetch."""
-        return self._spare[0].buffer
+        return self._spare.flat.buffer
 
     def land_trial(self) -> None:
         """Bring a fetched point from the host to where the model computes (fetch thread)."""
-        self._spare[0].arrive()
+        self._spare.flat.arrive()
 
     def restore_buffers(self) -> None:
         """Make the model's buffers what was fetched last, whatever a forward pass did to them."""
@@ -167,12 +180,19 @@ class FlatModel(GradientViews):
 
     def adopt(self, *, buffers: bool) -> None:
         """Compute with the fetched values from now on; between two steps only."""
-        self._current[0].release()
+        self._current.release()
         self._current, self._spare = self._spare, self._current
-        for parameter, view in zip(self.trainable, self._current[1], strict=True):
+        for parameter, view in zip(self.trainable, self._current.views, strict=True):
             parameter.data = view
         if buffers:
             self._incoming_buffers.scatter()
+
+    def _into(self, name: str, fetched: Mapping[Vector, FlatVector]) -> dict[Vector, Buffer]:
+        own = self.vector
+        return {
+            (vector.beside(name) if vector.held == own else vector): flat.buffer
+            for vector, flat in fetched.items()
+        }
 
     @torch.no_grad()
     def adopt_change(self, since: Tensor, buffers_since: ModelBuffers | None) -> None:
@@ -180,7 +200,7 @@ class FlatModel(GradientViews):
 
         `buffers_since`: the same of the model's buffers; None: none were fetched.
         """
-        fetched = self._spare[0]
+        fetched = self._spare.flat
         since.sub_(fetched.tensor)
         self.parameters.sub_(since)
         since.copy_(fetched.tensor)
@@ -188,35 +208,40 @@ class FlatModel(GradientViews):
         if buffers_since is not None:
             self._incoming_buffers.scatter_change(buffers_since)
 
-    def _into(self, name: str, fetched: Mapping[Vector, FlatVector]) -> dict[Vector, Buffer]:
-        own = self.vector
-        return {
-            (own.beside(name) if vector == own else vector): flat.buffer
-            for vector, flat in fetched.items()
-        }
-
     def _first_fetch(self) -> dict[Vector, FlatVector]:
-        vectors = {self.vector: self._current[0], **self._incoming_buffers.vectors}
+        vectors = {self.vector: self._current.flat, **self._incoming_buffers.vectors}
         if self._frozen is not None:
-            vectors[self._frozen_vector] = self._frozen[0]
+            vectors[self._frozen_vector] = self._frozen.flat
         return vectors
 
-    def _fetched(self) -> dict[Vector, FlatVector]:
-        return {self.vector: self._spare[0], **self._incoming_buffers.vectors}
-
-    def _half(self, name: str, vector: Vector) -> tuple[FlatVector, list[Tensor]]:
+    def _half(self, name: str, vector: Vector, narrow: FlatVector | None = None) -> "_Half":
         flat = self._allocate(name, vector)
-        return flat, flat.views(self.tensors.specs(vector))
+        views = flat.views(self.tensors.specs(vector))
+        return _Half(flat, views, None if narrow is None else over(narrow, flat.tensor))
 
     def _take_over(self) -> None:
         halves = {self.vector: self._current, self._frozen_vector: self._frozen}
         for vector, half in halves.items():
             if half is None:
                 continue
-            for tensor, view in zip(self.tensors.tensors(vector), half[1], strict=True):
+            for tensor, view in zip(self.tensors.tensors(vector), half.views, strict=True):
                 view.copy_(tensor.data)
                 if tensor.dtype == view.dtype:
                     tensor.data = view
+
+
+class _Half(NamedTuple):
+    """Parameters where the model computes, or has computed."""
+
+    flat: FlatVector
+    views: list[Tensor]
+    narrow: FlatVector | None = None
+    """The same, as fetches that are rounded bring them."""
+
+    def release(self) -> None:
+        self.flat.release()
+        if self.narrow is not None:
+            self.narrow.release()
 
 
 def _require_finite(specs: Sequence[TensorSpec], host: Tensor) -> None:
@@ -234,7 +259,7 @@ def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> A
     stream = side_stream(device)
 
     def allocate(name: str, vector: Vector) -> FlatVector:
-        buffer = memory.allocate(name, tensors.layout.elements(vector) * vector.element_bytes)
+        buffer = memory.allocate(name, tensors.layout.elements(vector.held) * vector.element_bytes)
         if stream is None:
             return FlatVector(buffer, DTYPES[vector.element_type])
         return PinnedVector(buffer, DTYPES[vector.element_type], device, stream)

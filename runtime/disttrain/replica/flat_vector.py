@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server import presence
+from disttrain.parameter_server import narrowing, presence
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.layout import TensorSpec, trained
@@ -59,17 +59,20 @@ class PinnedVector(FlatVector):
         super().__init__(buffer, dtype)
         _pin(self.host)
         self.tensor = torch.zeros(len(self.host), dtype=dtype, device=device)
-        self._stream = stream
+        self._begin(stream)
+
+    def _begin(self, stream: torch.cuda.Stream) -> None:
+        self.stream = stream
         self._computed = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
         """Queue the copy behind what computes the values."""
         self._computed.record()
-        self._stream.wait_event(self._computed)
-        with torch.cuda.stream(self._stream):
+        self.stream.wait_event(self._computed)
+        with torch.cuda.stream(self.stream):
             self.host.copy_(self.tensor, non_blocking=True)
-        self._copied.record(self._stream)
+        self._copied.record(self.stream)
 
     def wait_left(self) -> None:
         """Wait for the copy alone; the compute stream goes on."""
@@ -77,15 +80,61 @@ class PinnedVector(FlatVector):
 
     def arrive(self) -> None:
         """Copy after the kernels that still read the old values."""
-        self._stream.wait_event(self._computed)
-        with torch.cuda.stream(self._stream):
+        self.stream.wait_event(self._computed)
+        with torch.cuda.stream(self.stream):
             self.tensor.copy_(self.host, non_blocking=True)
-        self._copied.record(self._stream)
+        self._copied.record(self.stream)
         self._copied.synchronize()
 
     def release(self) -> None:
         """Mark the last kernel that reads the values."""
         self._computed.record()
+
+
+class NarrowVector(FlatVector):
+    """Of single precision where the model computes, and bfloat16 in the memory that travels."""
+
+    def __init__(self, narrow: FlatVector, tensor: Tensor) -> None:
+        """`narrow`: the memory that travels, as long as `tensor`."""
+        self.buffer, self.host, self.tensor = narrow.buffer, narrow.host, tensor
+
+    def wait_left(self) -> None:
+        narrowing.narrow_gradient(self.tensor, self.host)
+
+    def arrive(self) -> None:
+        self.tensor.copy_(self.host)
+
+
+class PinnedNarrowVector(PinnedVector):
+    """The same on a GPU, which rounds: half as much is copied, too."""
+
+    def __init__(self, narrow: PinnedVector, tensor: Tensor) -> None:
+        self.buffer, self.host, self.tensor = narrow.buffer, narrow.host, tensor
+        self._narrow = narrow.tensor
+        self._begin(narrow.stream)
+
+    def leave(self) -> None:
+        self._computed.record()
+        self.stream.wait_event(self._computed)
+        with torch.cuda.stream(self.stream):
+            narrowing.narrow_gradient(self.tensor, self._narrow)
+            self.host.copy_(self._narrow, non_blocking=True)
+        self._copied.record(self.stream)
+
+    def arrive(self) -> None:
+        self.stream.wait_event(self._computed)
+        with torch.cuda.stream(self.stream):
+            self._narrow.copy_(self.host, non_blocking=True)
+            self.tensor.copy_(self._narrow)
+        self._copied.record(self.stream)
+        self._copied.synchronize()
+
+
+def over(narrow: FlatVector, tensor: Tensor) -> FlatVector:
+    """Single precision in `tensor`, whose way is through the memory of bfloat16."""
+    if isinstance(narrow, PinnedVector):
+        return PinnedNarrowVector(narrow, tensor)
+    return NarrowVector(narrow, tensor)
 
 
 def _pin(host: Tensor) -> None:
@@ -149,9 +198,16 @@ class ModelBuffers:
 class Gradient:
     """Memory for one gradient."""
 
-    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        vector = trained(tensors.vectors)
-        self.gradient = allocate(f"gradient-{number}", vector)
+    def __init__(
+        self, tensors: ModelTensors, allocate: Allocate, number: int, *, is_narrow: bool = False
+    ) -> None:
+        """`is_narrow`: it travels as bfloat16."""
+        vector, name = trained(tensors.vectors), f"gradient-{number}"
+        self.is_narrow = is_narrow
+        self.gradient = allocate(name, vector.narrow if is_narrow else vector)
+        if is_narrow:
+            wide = torch.zeros_like(self.gradient.tensor, dtype=torch.float32)
+            self.gradient = over(self.gradient, wide)
         self.gradient_views = self.gradient.views(tensors.specs(vector))
 
 
@@ -161,8 +217,10 @@ class Outgoing(Gradient):
     From `leave` until the push is answered nothing may be written to it.
     """
 
-    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        super().__init__(tensors, allocate, number)
+    def __init__(
+        self, tensors: ModelTensors, allocate: Allocate, number: int, *, is_narrow: bool = False
+    ) -> None:
+        super().__init__(tensors, allocate, number, is_narrow=is_narrow)
         self.beside: dict[Vector, FlatVector] = {}
         """What is pushed with the gradient, as long as it is."""
         self.buffers = ModelBuffers(tensors, allocate, f"outgoing-{number}")

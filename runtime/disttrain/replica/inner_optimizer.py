@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from disttrain.job.inner_optimizer import InnerOptimizer
-from disttrain.job.schedule import Factor, full_rate
+from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.replica.errors import OptimizerRefused
 from disttrain.state.factors import Factors
 

@@ -108,7 +108,7 @@ class Membership:
                 self._memory,
                 device,
                 outgoing_buffers=outgoing_buffers,
-                precision=defaults.precision(self._spec),
+                formats=defaults.formats(self._spec),
                 factors=() if joined.placement is None else joined.placement.factors,
                 frozen=self._spec.task.frozen,
             )

@@ -97,7 +97,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         ).with_hash(),
         train=task.examples(Split.TRAIN, batch),
         test=task.examples(Split.TEST, batch),
-        device=task_calls.resolve_device(config.device),
+        device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
     place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):

@@ -43,8 +43,9 @@ class Stepper(ABC):
         self.ledger = connection.ledger
         self._clip_norm = clip_norm
         self._model.push_beside(manifest.pushed)
-        self.computes_on, self._evaluates = manifest.computes_on, manifest.evaluates
-        """The first is to be fetched before `begin`."""
+        self.computes_on = manifest.computes_on
+        """The name of the vector that the model has while it trains."""
+        self._evaluates = manifest.evaluates
         self._frozen = FrozenParameters(self._model.tensors)
         self._versions: Versions = ()
         self._computed_on: Versions = ()
@@ -124,10 +125,10 @@ class Stepper(ABC):
 
         Raises ModelError if a frozen parameter has changed.
         """
-        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates)
+        return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)
 
     def fetch_again(self) -> None:
-        """Compute with freshly fetched values from now on. As `fetch_now`."""
+        """Compute with freshly fetched values from now on, after an evaluation. As `fetch_now`."""
         self._fetch_at_once(Kind.FETCHING_AGAIN, self.computes_on)
 
     def progress(self, lost: LostLeases) -> Progress:
@@ -156,17 +157,19 @@ class Stepper(ABC):
     def _forget_steps(self) -> None:  # noqa: B027 - most strategies apply pushes of any age.
         """Of what the steps since the last push have made, nothing is to be pushed."""
 
-    def _fetch_at_once(self, mark: Kind, name: str) -> Versions:
+    def _fetch_at_once(self, mark: Kind, name: str, *, is_exact: bool = False) -> Versions:
         self._frozen.check()
         self.ledger.mark(mark)
         self._adopt(self._fetches.wait())
-        self._fetch(name)
+        self._fetch(name, is_exact=is_exact)
         self._adopt(self._fetches.wait())
         return self._versions
 
-    def _fetch(self, name: str, after_seconds: float | None = 0.0) -> None:
-        """Ask for a vector of this name, and what goes with it."""
-        self._fetches.ask(partial(self._model.fetch_into, name), self._model.land, after_seconds)
+    def _fetch(
+        self, name: str, after_seconds: float | None = 0.0, *, is_exact: bool = False
+    ) -> None:
+        into = partial(self._model.fetch_into, name, is_exact=is_exact)
+        self._fetches.ask(into, self._model.land, after_seconds)
 
     @abstractmethod
     def _start_pushing(self) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from disttrain.job import defaults
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
-from disttrain.replica.errors import DeviceNotFound
+from disttrain.replica.errors import DeviceNotFound, DeviceTooOld
 from disttrain.task import checks, groups, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
 from disttrain.task.groups import GroupFactors
@@ -30,13 +30,28 @@ from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.task import InputPipeline, Split, Task
 
 
-def resolve_device(wanted: Device) -> torch.device:
-    """The device that the manifest means on this machine. Raises DeviceNotFound."""
+def resolve_device(wanted: Device, *, autocasts: bool = False) -> torch.device:
+    """The device that the manifest means on this machine. Raises DeviceNotFound, DeviceTooOld.
+
+    `autocasts`: it computes in bfloat16.
+    """
     found = torch.cuda.is_available()
     if wanted is Device.CUDA and not found:
         message = "spec.replicas.device: cuda was asked for, but PyTorch finds no GPU; use auto"
         raise DeviceNotFound(message)
-    return torch.device("cuda" if found and wanted is not Device.CPU else "cpu")
+    device = torch.device("cuda" if found and wanted is not Device.CPU else "cpu")
+    if autocasts and device.type == "cuda" and not _computes_in_bfloat16():
+        name = torch.cuda.get_device_name()
+        message = (
+            f"spec.strategy.downpour.precision: bfloat16 was asked for, but the GPU, {name}, does "
+            "not compute with it; take float32, or a GPU of compute capability 8.0 or newer"
+        )
+        raise DeviceTooOld(message)
+    return device
+
+
+def _computes_in_bfloat16() -> bool:
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def mover(device: torch.device) -> Callable[[Any], Any]:
@@ -105,6 +120,11 @@ _DOUBLE_DATA = (
     "set spec.strategy.sandblaster.precision: float64, if that is the strategy"
 )
 
+_NOT_IN_BFLOAT16 = (
+    "The job computes in bfloat16 (spec.strategy.downpour.precision): where that cannot be, use "
+    "torch.autocast(..., enabled=False) and .float(), or let precision be float32"
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examples:
@@ -121,8 +141,12 @@ class TaskCalls:
     In double precision its models and batches are, whatever the task makes.
     """
 
-    def __init__(self, task: Task, precision: Precision = Precision.FLOAT32) -> None:
+    def __init__(
+        self, task: Task, precision: Precision = Precision.FLOAT32, *, autocasts: bool = False
+    ) -> None:
+        """`autocasts`: losses and measures compute in bfloat16 what torch.autocast lets them."""
         self._task = task
+        self._autocasts = autocasts
         self._is_double = precision is Precision.FLOAT64
         self._name = type(task).__name__
         self._examples: dict[Split, Examples] = {}
@@ -192,7 +216,7 @@ class TaskCalls:
 
     def _loss_sum(self, model: nn.Module, batch: Any, samples: int) -> tuple[float, float]:
         context = replace(self._latest, reported={})
-        with user_code.running(f"{self._name}.loss()"):
+        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.loss()"):
             loss = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
         if loss.sum is None or loss.count is None:
             (mean,) = numbers(loss.mean)
@@ -202,28 +226,45 @@ class TaskCalls:
         return total, count
 
     def _loss(self, model: nn.Module, batch: Any, context: LossContext) -> object:
-        if self._wants_context:
-            return self._task.loss(model, batch, context=context)  # type: ignore[call-arg]
-        return self._task.loss(model, batch)
+        with self._computing(model):
+            if self._wants_context:
+                return self._task.loss(model, batch, context=context)  # type: ignore[call-arg]
+            return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
-        with user_code.running(f"{self._name}.measure()"):
-            return checks.check_measures(self._task.measure(model, batch))
+        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.measure()"):
+            with self._computing(model):
+                measures: object = self._task.measure(model, batch)
+            return checks.check_measures(measures)
+
+    def _computing(self, model: nn.Module) -> AbstractContextManager[object]:
+        if not self._autocasts:
+            return nullcontext()
+        return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
     @contextmanager
     def _precision_in_doubt(self, batch: Any) -> Iterator[None]:
-        """Add to an error that the batch is double and the model is not: torch names no remedy."""
+        """Add what may be wrong with the numbers' precision to an error: torch names no remedy."""
         try:
             yield
         except UserCodeError as error:
-            if self._is_double or not holds_double_precision(batch):
+            remedy = self._remedy(str(error.__cause__), batch)
+            if not remedy:
                 raise
-            message = f"{error}\n{_DOUBLE_DATA}"
+            message = f"{error}\n{remedy}"
             raise UserCodeError(message) from error.__cause__
+
+    def _remedy(self, said: str, batch: Any) -> str:
+        if not self._is_double and holds_double_precision(batch):
+            return _DOUBLE_DATA
+        concerned = ("bfloat16", "autocast")
+        is_told = self._autocasts and any(word in said.lower() for word in concerned)
+        return _NOT_IN_BFLOAT16 if is_told else ""
 
 
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:
     """The task of a manifest. Raises TaskError."""
     reference = job.spec.task
     task = loading.load_task(reference.entrypoint, reference.arguments, folder)
-    return TaskCalls(task, defaults.precision(job.spec))
+    spec = job.spec
+    return TaskCalls(task, defaults.precision(spec), autocasts=defaults.autocasts(spec))

@@ -194,7 +194,7 @@ class SimulatedRun:
 
     def values(self) -> dict[Vector, Tensor]:
         """The model's, as the shards have them now."""
-        return final_values.whole_values(self._shards)
+        return final_values.whole_values(self._shards, self.setting.spec.strategy.rule.evaluates)
 
     def lease_for(self, member: MemberId) -> Lease | None:
         """As production's coordinator grants them."""

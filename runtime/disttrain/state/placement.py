@@ -72,7 +72,7 @@ class Placement:
 
     def number(self, vector: Vector) -> int:
         """What headers call a vector. Raises ValueError for one that is not in the table."""
-        return self.vectors.index(vector) + 1
+        return self.vectors.index(vector.held) + 1
 
     def vector(self, number: int) -> Vector | None:
         """The vector that headers call so; None: there is none."""

@@ -36,7 +36,7 @@ class Share:
     placement: Placement
     holder: int
     chunk_bytes: int
-    """Payload of every chunk but the last of each vector."""
+    """Payload of every chunk but the last of each vector, as holders have it."""
 
     @cached_property
     def ranges(self) -> dict[Vector, Range]:
@@ -51,11 +51,12 @@ class Share:
 
         One that no table knows, as a strategy makes it while it runs, lies as what it is beside.
         """
-        held = self.ranges.get(vector)
-        return self.ranges[vector.beside(PARAMETERS)] if held is None else held
+        known = self.ranges.get(vector.held)
+        return self.ranges[vector.held.beside(PARAMETERS)] if known is None else known
 
     def chunk_elements(self, vector: Vector) -> int:
-        return self.chunk_bytes // vector.element_bytes
+        """On the way in fewer bits a chunk has as many: it is shorter, and has the same number."""
+        return self.chunk_bytes // vector.held.element_bytes
 
     def num_chunks(self, vector: Vector) -> int:
         """How many chunks a vector has here; at least 1 if it is trained, or as long as that."""

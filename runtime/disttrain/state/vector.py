@@ -38,6 +38,28 @@ class Vector(NamedTuple):
         return ELEMENT_BYTES[self.element_type]
 
     @property
+    def held(self) -> "Vector":
+        """What holders have of a vector that may be on its way in fewer bits."""
+        if self.element_type is not ElementType.BFLOAT16:
+            return self
+        return self._replace(element_type=ElementType.FLOAT32)
+
+    @property
+    def narrow(self) -> "Vector":
+        """The same on its way in half of the bits. Only of single precision."""
+        return self._replace(element_type=ElementType.BFLOAT16)
+
+    def travels_as(self, element_type: int) -> bool:
+        """Whether messages may carry its elements so.
+
+        Frozen parameters and buffers have only their own type.
+        """
+        if element_type == self.element_type:
+            return True
+        is_half = (element_type, self.element_type) == (ElementType.BFLOAT16, ElementType.FLOAT32)
+        return is_half and self.name not in {FROZEN, BUFFERS}
+
+    @property
     def is_trained(self) -> bool:
         return self.name == PARAMETERS
 

@@ -94,8 +94,8 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
     elif parameter.dtype is not torch.float32:
         message = (
             f"the parameter '{name}' is {type_name(parameter)}; parameters must be float32: "
-            "use model.float(), and torch.autocast inside the loss for another precision "
-            "(strategy.sandblaster.precision: float64 makes the model double by itself)"
+            "use model.float(); strategy.downpour.precision: bfloat16 or torch.autocast inside the "
+            "loss compute with less, strategy.sandblaster.precision: float64 with more"
         )
     elif parameter.is_meta:
         message = (

@@ -65,6 +65,8 @@ class ElementType(IntEnum):
     FLOAT32 = 1
     FLOAT64 = 2
     INT64 = 3
+    BFLOAT16 = 4
+    """The upper half of FLOAT32. Only messages have it, in place of that."""
 
 
 ELEMENT_BYTES = {
@@ -72,6 +74,7 @@ ELEMENT_BYTES = {
     ElementType.FLOAT32: 4,
     ElementType.FLOAT64: 8,
     ElementType.INT64: 8,
+    ElementType.BFLOAT16: 2,
 }
 
 

@@ -17,13 +17,18 @@ from builders.checkpoints import (
     a_divided_checkpoint,
     a_layout,
     a_tensor,
+    commit_cuts,
     flip_bit,
 )
 from disttrain.checkpoint import export, names
-from disttrain.checkpoint.errors import Corrupt, NotWritten
+from disttrain.checkpoint.errors import Corrupt, NotWritten, NoVector
 from disttrain.checkpoint.manifest import ModelTensor, Piece, Slice
+from disttrain.holder import writing
+from disttrain.holder.values import Values
+from disttrain.parameter_server.holder_side import ShardState
 from disttrain.replica import model_tensors
 from disttrain.state.layout import ModelLayout
+from disttrain.state.share import Share
 
 
 class Model(nn.Module):
@@ -140,3 +145,42 @@ def test_a_model_divided_over_partitions_is_put_together(tmp_path: Path) -> None
     export.export(checkpoint.path, tmp_path / "model")
     state = safetensors.torch.load_file(tmp_path / "model")
     assert np.array_equal(state["w"].numpy(), whole)
+
+
+def an_averaging_checkpoint(folder: Path, *served: str) -> Path:
+    """Parameters of 1, an average of 2, and what is served, which nobody keeps."""
+    kept = {"average": 2.0, "velocity": 3.0}
+    own = placements.PARAMETERS
+    placement = placements.a_placement({own: 5}, 2, (*kept, *served))
+    cuts = []
+    for index in range(2):
+        values = Values(Share(placement, index, 64), kept)
+        values.tensor(own).fill_(1.0)
+        cuts.append(writing.cut(1, values, ShardState(index=index, incarnation=1).notes()))
+    return commit_cuts(folder, cuts).path
+
+
+@pytest.mark.parametrize(
+    ("vector", "value", "said"),
+    [
+        (None, 2.0, "average"),
+        ("average", 2.0, "average"),
+        ("parameters", 1.0, None),
+        ("velocity", 3.0, "velocity"),
+    ],
+)
+def test_what_a_job_keeps_can_be_exported_and_its_average_is_what_was_measured(
+    tmp_path: Path, vector: str | None, value: float, said: str | None
+) -> None:
+    out = tmp_path / "model.safetensors"
+    export.export(an_averaging_checkpoint(tmp_path / "store", "prediction"), out, vector)
+    with safe_open(out, framework="pt") as file:
+        assert file.get_tensor("weight").tolist() == [value] * 5
+        assert file.metadata().get("disttrain.vector") == said
+
+
+@pytest.mark.parametrize("vector", ["prediction", "frozen", "", "momentum"])
+def test_what_no_shard_has_kept_is_not_exported(tmp_path: Path, vector: str) -> None:
+    path = an_averaging_checkpoint(tmp_path / "store", "prediction")
+    with pytest.raises(NoVector, match="name one of average, parameters, velocity"):
+        export.export(path, tmp_path / "model.safetensors", vector)

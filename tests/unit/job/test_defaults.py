@@ -4,7 +4,7 @@ import pytest
 
 from builders.jobs import a_job
 from disttrain.job import defaults
-from disttrain.job.schedule import LinearWarmup
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.spec import Audit
 from disttrain.job.update_rules.adagrad import Adagrad
 

@@ -166,7 +166,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "learningRate: 0.1",
             "learningRate: 0.1, schedule: {}",
             f"8: {OPTIMIZER}.sgd.schedule: must have exactly one of constant, linearWarmup, "
-            "steps, cosine, linear, inverseRoot, warmupStableDecay, got none of them",
+            "steps, cosine, linear, exponential, inverseRoot, warmupStableDecay, got none of them",
         ),
         (
             "{sgd: {learningRate: 0.1}}",
@@ -190,9 +190,15 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "{sgd: {learningRate: 0.1}}",
+            "{rmsprop: {learningRate: 0.1, alpha: 0.0, centered: true}}",
+            f"8: {OPTIMIZER}.rmsprop: alpha is 0, and of one gradient centered knows no variance; "
+            "set alpha: 0.99",
+        ),
+        (
+            "{sgd: {learningRate: 0.1}}",
             "{rmsprop: {learningRate: 0.1, momentum: 0.9}}",
             f"8: {OPTIMIZER}.rmsprop.momentum: unknown field; known here: learningRate, "
-            "weightDecay, clipNorm, schedule, alpha, epsilon",
+            "weightDecay, clipNorm, schedule, alpha, epsilon, centered",
         ),
         (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",

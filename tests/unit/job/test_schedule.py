@@ -14,14 +14,15 @@ from builders.jobs import a_job
 from disttrain.job import defaults
 from disttrain.job.finding import InvalidManifest
 from disttrain.job.length import UNKNOWN, Extent, Length
-from disttrain.job.schedule import (
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import (
     Constant,
     Cosine,
     DecayShape,
+    Exponential,
     InverseRoot,
     Linear,
     LinearWarmup,
-    Schedule,
     ScheduleKind,
     Steps,
     Warmup,
@@ -88,6 +89,19 @@ REFERENCES: dict[str, tuple[Schedule, Callable[[torch.optim.Optimizer], LRSchedu
     "linear": (
         Schedule(linear=Linear(final_fraction=0.1)),
         lambda optimizer: lr_scheduler.LinearLR(optimizer, 1.0, 0.1, STEPS),
+    ),
+    "exponential": (
+        Schedule(exponential=Exponential(factor=0.3, per=Length(epochs=1))),
+        lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.3 ** (1 / 50)),
+    ),
+    "warm-up by a fraction, then exponential": (
+        Schedule(
+            warmup=Warmup(fraction=0.25),
+            exponential=Exponential(factor=0.5, per=Length(fraction=0.125)),
+        ),
+        lambda optimizer: LambdaLR(
+            optimizer, lambda step: min(step / 50, 0.5 ** (max(0, step - 50) / 25))
+        ),
     ),
     "inverse root": (
         Schedule(warmup=Warmup(samples=40 * BATCH), inverse_root=InverseRoot()),
@@ -245,6 +259,12 @@ def a_scheduled_job(schedule: str, stop: str) -> DistTrainJob:
             "{seconds: 5}",
             "linear goes by the run, whose samples nothing limits; set spec.stop.epochs, "
             "samples or steps, or say the length in samples or epochs",
+        ),
+        (
+            "{exponential: {factor: 0.5, per: {fraction: 0.1}}}",
+            "{seconds: 5}",
+            "exponential.per goes by 0.1 of the run, whose samples nothing limits; set "
+            "spec.stop.epochs, samples or steps, or say the length in samples or epochs",
         ),
         (
             "{inverseRoot: {}}",

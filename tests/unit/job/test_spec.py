@@ -5,7 +5,8 @@ from pydantic import ValidationError
 
 from builders import update_rules
 from builders.jobs import SMALL, a_job, complaints, edited
-from disttrain.job.schedule import Cosine, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import Cosine
 from disttrain.job.section import Choice
 from disttrain.job.stop import Evaluation
 from disttrain.job.strategies.downpour import Optimizer

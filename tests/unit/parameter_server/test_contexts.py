@@ -12,7 +12,9 @@ from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
 from builders.placements import PARAMETERS
 from builders.transports import a_chunk_header, a_header
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
+from disttrain.job.staleness import ScaleRate, Staleness
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
@@ -96,7 +98,12 @@ class CompensatedExpected(Expected):
 
 
 def staleness_aware(seed: int) -> Interleaved:
-    return Interleaved(rule_for(Sgd(learning_rate=RATE)), StalenessAware(), seed, scales_rate=True)
+    return Interleaved(
+        rule_for(Sgd(learning_rate=RATE)),
+        StalenessAware(),
+        seed,
+        staleness=Staleness(scale_rate=ScaleRate()),
+    )
 
 
 def predicted(seed: int) -> Interleaved:

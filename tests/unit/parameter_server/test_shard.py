@@ -6,7 +6,8 @@ import torch
 from builders import downpour_shards, placements
 from builders.transports import a_chunk_header, a_header
 from disttrain.job.length import Extent
-from disttrain.job.schedule import Constant, Schedule, Warmup
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import Constant, Warmup
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.deliveries import SenderIncarnation

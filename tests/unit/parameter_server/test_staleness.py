@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from builders import downpour_shards, placements
 from builders.placements import PARAMETERS
 from builders.transports import a_chunk_header
+from disttrain.job.staleness import Maximum, ScaleRate, Staleness
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
@@ -87,11 +88,9 @@ def test_one_update_ahead_is_the_momentum_to_the_last_bit(momentum: float) -> No
     assert reach_of(momentum, 28) == pytest.approx(wanted, rel=1e-12)
 
 
-def a_shard(
-    rule: Sgd | Momentum, *, scales_rate: bool = False, most_stale: int | None = None
-) -> Shard:
+def a_shard(rule: Sgd | Momentum, staleness: Staleness) -> Shard:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
-    shard = downpour_shards.build(state, rule, scales_rate=scales_rate, most_stale=most_stale)
+    shard = downpour_shards.build(state, rule, staleness=staleness)
     shard.configure(placements.a_placement({PARAMETERS: 16}, 1, rule.kept), 64)
     shard.admit(SenderIncarnation(0, 1))
     return shard
@@ -117,7 +116,7 @@ VERSIONS = [0, 0, 0, 3, 0, -1, 1]
 
 @pytest.mark.parametrize("rule", [Sgd(learning_rate=RATE), Momentum(learning_rate=RATE)])
 def test_a_rate_over_the_staleness_is_that_of_a_serial_loop(rule: Sgd | Momentum) -> None:
-    shard = a_shard(rule, scales_rate=True)
+    shard = a_shard(rule, Staleness(scale_rate=ScaleRate()))
     single = nn.Parameter(torch.zeros(16))
     serial = torch.optim.SGD([single], lr=RATE, momentum=getattr(rule, "momentum", 0.0))
     known: list[int] = []
@@ -168,7 +167,7 @@ def hello(shard: Shard, number: int) -> Reason:
 
 
 def test_a_push_that_is_too_old_changes_nothing_and_the_next_one_may_be_fine() -> None:
-    shard = a_shard(Sgd(learning_rate=1.0), most_stale=2)
+    shard = a_shard(Sgd(learning_rate=1.0), Staleness(maximum=Maximum(updates=2)))
     for number in (1, 2, 3):
         assert push(shard, number, 0).verb == Verb.PUSHED
     assert shard.state.values is not None

@@ -114,6 +114,14 @@ RULES: dict[str, tuple[UpdateRule, Callable[..., torch.optim.Optimizer]]] = {
         RmsProp(learning_rate=0.01, alpha=0.9, epsilon=1e-6),
         partial(torch.optim.RMSprop, lr=0.01, alpha=0.9, eps=1e-6),
     ),
+    "rmsprop, centered": (
+        RmsProp(learning_rate=0.01, centered=True),
+        partial(torch.optim.RMSprop, lr=0.01, centered=True),
+    ),
+    "rmsprop, centered, other mean": (
+        RmsProp(learning_rate=0.01, alpha=0.9, epsilon=1e-6, centered=True),
+        partial(torch.optim.RMSprop, lr=0.01, alpha=0.9, eps=1e-6, centered=True),
+    ),
 }
 PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
 
@@ -151,6 +159,15 @@ def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
     assert torch.equal(parameters, torch.ones(100))
 
 
+def test_a_centered_root_of_equal_gradients_is_a_number() -> None:
+    rule = rule_for(RmsProp(learning_rate=1e-9, centered=True))
+    gradient = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    chunk = Chunk(torch.ones(1000), {"mean_of_squares": gradient**2, "mean": gradient.clone()}, {})
+    for _ in range(STEPS):
+        rule.apply(chunk, gradient, a_push(1e-9))
+    assert chunk.parameters.isfinite().all()
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -159,13 +176,14 @@ def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
         Adagrad(learning_rate=0.1),
         AdamW(learning_rate=0.1),
         RmsProp(learning_rate=0.1),
+        RmsProp(learning_rate=0.1, centered=True),
     ],
 )
 def test_the_gradient_is_left_as_it_is(config: UpdateRule) -> None:
     gradient = torch.randn(1000)
     before = gradient.clone()
     rule = rule_for(config)
-    state = {name: torch.zeros(1000) for name in config.kept}
+    state = {name: torch.zeros(1000) for name in config.initial_state}
     rule.apply(Chunk(torch.randn(1000), state, {}), gradient, a_push(0.1))
     assert torch.equal(gradient, before)
 

@@ -86,7 +86,13 @@ def ours(folder: Path, model: TwoHeads, manifest: Manifest, head: Callable[[int]
     kind = TransportKind.SHARED_MEMORY
     with ShardThread(kind, folder, a_shard) as shard, replica(kind, [shard]) as one:
         buffers = accrual.gradient_buffers(manifest)
-        flat = FlatModel(model, one.memory, torch.device("cpu"), outgoing_buffers=buffers)
+        flat = FlatModel(
+            model,
+            one.memory,
+            torch.device("cpu"),
+            outgoing_buffers=buffers,
+            formats=manifest.formats,
+        )
         sides = Sides(push=one.pushes, fetch=one.fetches)
         connection = Connection(flat, sides, Cancellation())
         connection.upload([0])
@@ -111,8 +117,10 @@ def plainly(
     model: TwoHeads,
     make: Callable[..., Optimizer],
     head: Callable[[int], int],
-    accumulate: int,
-    clip: float | None,
+    accumulate: int = 1,
+    clip: float | None = None,
+    *,
+    is_rounded: bool = False,
 ) -> Tensor:
     optimizer = make(model.parameters(), lr=RATE)
     for step in range(STEPS):
@@ -123,6 +131,8 @@ def plainly(
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         for parameter, sum_before in zip(model.parameters(), before, strict=True):
+            if is_rounded and parameter.grad is not None:
+                parameter.grad = parameter.grad.bfloat16().float()
             if sum_before is not None:
                 now = parameter.grad
                 parameter.grad = sum_before if now is None else sum_before + now
@@ -156,6 +166,26 @@ def test_parameters_without_a_gradient_are_those_of_torch(
     found = ours(tmp_path, model, manifest, head)
 
     wanted = plainly(plain, make, head, push_every, clip)
+    assert (found - wanted).norm() / wanted.norm() < 1e-6
+    assert torch.equal(model.idle.weight, before)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("head", [in_turn, late])
+def test_they_are_so_when_gradients_travel_in_half_of_the_bits(
+    tmp_path: Path, name: str, head: Callable[[int], int]
+) -> None:
+    rule, make = CASES[name]
+    model = TwoHeads()
+    plain, before = copy.deepcopy(model), model.idle.weight.detach().clone()
+    optimizer = {rule: {"learning_rate": RATE}}
+    manifest = Manifest.model_validate(
+        {"max_in_flight": 0, "push_as": "bfloat16", "optimizer": optimizer}
+    )
+
+    found = ours(tmp_path, model, manifest, head)
+
+    wanted = plainly(plain, make, head, is_rounded=True)
     assert (found - wanted).norm() / wanted.norm() < 1e-6
     assert torch.equal(model.idle.weight, before)
 

@@ -12,7 +12,7 @@ from builders import placements
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease, Work
-from disttrain.job.strategy_kind import Precision
+from disttrain.job.strategy_kind import Formats, Precision
 from disttrain.parameter_server.client import (
     FetchClient,
     FetchResult,
@@ -129,7 +129,7 @@ class Replica:
             OrdinaryMemory(),
             torch.device("cpu"),
             outgoing_buffers=0,
-            precision=precision,
+            formats=Formats(precision),
         )
         self.vector, self.trial = VECTORS[precision]
         self.shards = Shards(flat.parameters.detach().clone())

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from builders import placements
 from builders.networks import Unusual, a_network, a_normalised_network
 from builders.replicas import tensor
-from disttrain.job.strategy_kind import Precision
+from disttrain.job.strategy_kind import Formats, Precision
 from disttrain.replica.flat_model import FlatModel
 from disttrain.task.errors import ModelError
 from disttrain.transport.memory import OrdinaryMemory
@@ -184,7 +184,7 @@ def test_a_point_to_be_tried_takes_the_parameters_place_in_double_precision() ->
         OrdinaryMemory(),
         torch.device("cpu"),
         outgoing_buffers=0,
-        precision=Precision.FLOAT64,
+        formats=Formats(Precision.FLOAT64),
     )
     frozen = model.frozen.weight.clone()
 

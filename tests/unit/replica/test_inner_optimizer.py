@@ -6,7 +6,8 @@ from torch import nn
 
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.torch_optimizers import OptimizerName
 from disttrain.replica import inner_optimizer
 from disttrain.replica.errors import OptimizerRefused

@@ -2,9 +2,10 @@
 
 import torch
 
-from disttrain.job import schedule
+from disttrain.job import schedule_kinds
 from disttrain.job.length import UNKNOWN
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.replica.accrual import LocalSteps
 from disttrain.state.factors import Factors
 
@@ -45,20 +46,20 @@ def test_a_refused_gradient_moves_nothing_and_counts_no_samples() -> None:
 
 
 def test_a_clipped_gradient_moves_that_much_less() -> None:
-    steps = LocalSteps(0.5, schedule.full_rate)
+    steps = LocalSteps(0.5, schedule_kinds.full_rate)
 
     assert moved(steps, scale=0.25) == 0.125
 
 
 def test_a_rate_of_zero_means_no_local_steps() -> None:
-    steps = LocalSteps(0.0, schedule.full_rate)
+    steps = LocalSteps(0.0, schedule_kinds.full_rate)
 
     assert moved(steps) == 0.0
 
 
 def test_parameters_with_a_rate_of_their_own_move_by_it() -> None:
     factors = (Factors(1, 3, 0.0, 1.0), Factors(3, 4, 3.0, 1.0))
-    steps = LocalSteps(0.5, schedule.full_rate, factors)
+    steps = LocalSteps(0.5, schedule_kinds.full_rate, factors)
     parameters = torch.zeros(6)
 
     steps.step(parameters, torch.ones(6), 1.0, 8)

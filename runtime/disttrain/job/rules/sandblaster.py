@@ -2,10 +2,13 @@
 
 from operator import attrgetter
 
+from pydantic.alias_generators import to_camel
+
 from disttrain.job.finding import Path, Severity
 from disttrain.job.rule import STRATEGIES, Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster, lack_of_groups
+from disttrain.job.strategy_kind import Numbers
 
 LEAST_GROUPS = 3
 """Of a batch that is smaller than the data: two are shared with its neighbours."""
@@ -83,6 +86,33 @@ def _replicas_have_groups(spec: Spec, found: Sandblaster) -> str | None:
     return lack and f"{lack}; take smaller portions, or fewer to a group"
 
 
+def _warm_start_has_its_numbers(name: str) -> Rule:
+    """What comes before a method computes and travels in the method's numbers."""
+    numbers = attrgetter(name)
+
+    def check(_: Spec, found: Sandblaster) -> str | None:
+        rule = None if found.warm_start is None else found.warm_start.rule
+        if rule is None or numbers(rule) is Numbers.FLOAT32:
+            return None
+        return (
+            f"is for strategy.downpour, got {numbers(rule)}; before a method the vectors are its "
+            f"own, which are {found.precision}; leave it out"
+        )
+
+    return Rule(
+        f"A warm start computes and travels in the method's numbers, without `{to_camel(name)}`.",
+        (*_SANDBLASTER, "warmStart", "downpour", to_camel(name)),
+        ((*_SANDBLASTER, "warmStart"),),
+        for_strategy(Sandblaster, check),
+    )
+
+
+def _warm_start_has_no_average(_: Spec, found: Sandblaster) -> str | None:
+    if found.warm_start is None or found.warm_start.rule.ema is None:
+        return None
+    return "is for strategy.downpour: a method goes on from the parameters; leave it out"
+
+
 RULES = (
     _not_for_it(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
@@ -119,6 +149,13 @@ RULES = (
         "!has(self.strategy.sandblaster.warmStart) || !has(self.stop.samples) || "
         "self.stop.samples > self.strategy.sandblaster.warmStart.samples",
     ),
+    Rule(
+        "A warm start keeps no average: the method goes on from the parameters.",
+        (*_SANDBLASTER, "warmStart", "downpour", "ema"),
+        ((*_SANDBLASTER, "warmStart"),),
+        for_strategy(Sandblaster, _warm_start_has_no_average),
+    ),
+    *map(_warm_start_has_its_numbers, ("precision", "push_as", "fetch_as")),
     Rule(
         "Sandblaster is not recorded: the same manifest gives the same bits.",
         ("spec", "record"),

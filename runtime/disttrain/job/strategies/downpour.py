@@ -7,11 +7,13 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from disttrain.job import subclasses
+from disttrain.job.average import AVERAGE, Average
 from disttrain.job.length import Extent
-from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.schedule import Schedule
+from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.staleness import Staleness
-from disttrain.job.strategy_kind import StrategyKind
+from disttrain.job.strategy_kind import Formats, Numbers, StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
@@ -52,11 +54,23 @@ class Downpour(StrategyKind):
     update_rule_field = "spec.strategy.downpour.optimizer"
     groups_parameters = True
 
+    precision: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What replicas compute with. bfloat16: torch.autocast around the forward pass and the loss, in
+    training and evaluation. Parameters, gradients and all that shards hold stay float32."""
+
     push_every: Count = 1
     """Steps whose gradients are summed into one push; n_push in the papers."""
 
     fetch_every: Count = 1
     """Steps between two fetches of the parameters; n_fetch in the papers."""
+
+    push_as: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What gradients travel as. bfloat16: half of the bytes, each push rounded. Shards compute in
+    float32. The model's buffers, such as running statistics, travel as they are."""
+
+    fetch_as: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What fetched parameters travel as, the same. The first fetch and those for evaluations are
+    float32."""
 
     max_in_flight: Annotated[int, Field(ge=0, le=16)] = 1
     """Unanswered pushes that computing may run ahead of. It does not where waiting for the reply
@@ -92,10 +106,21 @@ class Downpour(StrategyKind):
             else None
         )
 
+    ema: Average | None = None
+    """A moving average of the parameters, which evaluations and exports take. null: none."""
+
     @property
     def shard_rule(self) -> UpdateRule:
         """What the shards carry out: the optimizer, or what is made of it against staleness."""
         return self.staleness.made_of(self.optimizer.rule)
+
+    @property
+    def formats(self) -> Formats:
+        return Formats(self.computes_in, self.push_as, self.fetch_as)
+
+    @property
+    def autocasts(self) -> bool:
+        return self.precision is Numbers.BFLOAT16
 
     @property
     def update_rule(self) -> str:
@@ -110,14 +135,22 @@ class Downpour(StrategyKind):
         return self.shard_rule.pushed
 
     @property
+    def evaluates(self) -> str:
+        return super().evaluates if self.ema is None else AVERAGE
+
+    @property
     def vectors(self) -> tuple[str, ...]:
         """Names of what replicas and shards exchange, or shards keep, beside the model."""
         rule = self.shard_rule
-        return (*rule.kept, *rule.pushed, *([] if rule.serves is None else [rule.serves]))
+        average = () if self.ema is None else (AVERAGE,)
+        served = () if rule.serves is None else (rule.serves,)
+        return (*rule.initial_state, *rule.pushed, *average, *served)
 
     def problem_in(self, run: Extent) -> str | None:
-        problem = self.optimizer.rule.problem_in(run)
-        return problem and f"optimizer.{problem}"
+        if (problem := self.optimizer.rule.problem_in(run)) is not None:
+            return f"optimizer.{problem}"
+        problem = None if self.ema is None else self.ema.problem_in(run)
+        return problem and f"ema.{problem}"
 
     @property
     def planned_rate(self) -> tuple[float, Schedule]:

@@ -31,15 +31,15 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     made it takes the model's values, and no state.
     """
     *earlier, (last, side) = _of(spec)
-    own = side.config_of(last)
-    found: dict[str, MakeValues] = {own.name: partial(side.room, own)}
+    own, name = side.kept_by(last), side.config_of(last).name
+    found: dict[str, MakeValues] = {name: partial(side.room, own)}
 
     def of_model(share: Share, _description: Mapping[str, str]) -> Values:
         return side.room(own, share, {})
 
     for stage, before in earlier:
-        config = before.config_of(stage)
-        found[config.name] = of_model if is_return else partial(before.room, config)
+        room = partial(before.room, before.kept_by(stage))
+        found[before.config_of(stage).name] = of_model if is_return else room
     return found | dict.fromkeys(side.takes_model_from - found.keys(), of_model)
 
 

@@ -4,7 +4,7 @@ Each chunk is applied at most once, and only if it is sound.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
@@ -14,13 +14,16 @@ from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
 from disttrain.job import defaults
-from disttrain.job.length import UNKNOWN, Extent
-from disttrain.job.schedule import Factor, full_rate
+from disttrain.job.average import AVERAGE
+from disttrain.job.length import UNKNOWN, Extent, Length
+from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.job.shard_rule import ShardRule
 from disttrain.job.spec import Spec
+from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server import presence, update_rules
+from disttrain.parameter_server import presence, pushed_chunks, update_rules
+from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
     REASONS,
@@ -31,13 +34,14 @@ from disttrain.parameter_server.holder_side import (
     ShardState,
 )
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
+from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
-from disttrain.state.vector import BUFFERS, Vector
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 
 class PushedGradients(HolderSide):
@@ -52,22 +56,25 @@ class PushedGradients(HolderSide):
         records: Records,
         extent: Callable[[int], Extent] = lambda _: UNKNOWN,
         *,
-        scales_rate: bool = False,
-        most_stale: int | None = None,
+        staleness: Staleness | None = None,
+        average: Length | None = None,
     ) -> None:
         """`extent`: how long the run is, by its training samples.
 
-        `scales_rate`: each push's rate is divided by its staleness. `most_stale`: pushes that are
-        staler at their first chunk are refused.
+        `staleness`: what is done about it beside the rule; None: nothing. `average`: the half-life
+        of a moving average; None: none is kept.
         """
         super().__init__(rule.config, state, records)
+        self._average = None if average is None else MovingAverage(average)
+        self.kept = Kept(rule.config, averages=average is not None)
         self._rule = rule
         self._extent = extent
-        self._scales_rate = scales_rate
-        self._most_stale = most_stale
+        given = staleness or Staleness()
+        self._scales_rate, self._most_stale = given.scale_rate is not None, given.most
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
+        self._narrowing = Narrowing()
         self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
         self._beside: defaultdict[SenderIncarnation, dict[str, Tensor]] = defaultdict(dict)
@@ -76,24 +83,30 @@ class PushedGradients(HolderSide):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        staleness = stage.strategy.only_downpour.staleness
+        manifest = stage.strategy.only_downpour
         return cls(
             update_rules.rule_for(cls.config_of(stage)),
             state,
             records,
             partial(defaults.extent, stage),
-            scales_rate=staleness.scale_rate is not None,
-            most_stale=staleness.most,
+            staleness=manifest.staleness,
+            average=None if manifest.ema is None else manifest.ema.half_life,
         )
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
         return stage.strategy.only_downpour.shard_rule
 
+    @classmethod
+    def kept_by(cls, stage: Spec) -> "Kept":
+        return Kept(cls.config_of(stage), averages=stage.strategy.rule.evaluates == AVERAGE)
+
     @staticmethod
-    def room(config: ShardRule, share: Share, description: Mapping[str, str]) -> Values:
+    def room(kept: "Kept", share: Share, description: Mapping[str, str]) -> Values:
         del description
-        return Values(share, config.initial_state)
+        average = {AVERAGE: 0.0} if kept.averages else {}
+        vectors = {**kept.rule.initial_state, **average}
+        return Values(share, vectors, optional=vectors.keys() - kept.rule.kept)
 
     def begin(
         self, values: Values, description: Mapping[str, str], returned_to: int | None
@@ -104,6 +117,12 @@ class PushedGradients(HolderSide):
         self.state.deliveries.complete_groups(chunks, 1 + len(self.config.pushed))
         run = self._extent(self.state.train_samples)
         self._factor = self.config.rates(run)
+        if self._average is not None:
+            self._average.begin(values, run)
+
+    def initialised(self) -> None:
+        if self._average is not None:
+            self._average.restart(self.values)
 
     @property
     def rate(self) -> float:
@@ -134,11 +153,11 @@ class PushedGradients(HolderSide):
         raise Refused(known.why_refused if was_refused else REASONS[decision], sentence)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
-        _check_sound(header, self.state)
+        pushed_chunks.require_sound(header, self.state)
         if header.chunk == 0:
             self._check_age(header)
-        part = _part(self.values, header, self.config.pushed)
-        sent = tensor_of(payload, part.vector.element_type)
+        part = pushed_chunks.part_of(self.values, header, self.config.pushed)
+        sent = self._received(header, payload)
         if not is_finite(sent):
             self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
         present = self._present(part, sent)
@@ -158,13 +177,20 @@ class PushedGradients(HolderSide):
         if self.state.cut is not None:
             self.state.cut.before_change(part)
         if not part.vector.is_trained:
-            merge(self.values.part(part), sent, self.state.live_replicas)
+            pushed_chunks.merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
             for beside in self._beside_of(header).values():
                 beside.mul_(header.scale**2)
             for piece in self._pieces(part, present):
                 self._update(piece, part, header, gradient, push)
+            if self._average is not None:
+                self._average.follow(self.values, part, header.samples)
+
+    def _received(self, header: Header, payload: memoryview) -> Tensor:
+        if header.element_type == ElementType.BFLOAT16:
+            return self._narrowing.received(payload)
+        return tensor_of(payload, ElementType(header.element_type))
 
     def _present(self, part: Part, sent: Tensor) -> list[Range]:
         """The elements that have a gradient."""
@@ -345,62 +371,18 @@ class PushedGradients(HolderSide):
         return self._scratch[: values.numel()]
 
 
+class Kept(NamedTuple):
+    """What a shard keeps beside the parameters."""
+
+    rule: ShardRule
+    averages: bool
+
+
 class _Piece(NamedTuple):
     part: Part
     steps: int
     factors: Factors
 
 
-def _check_sound(header: Header, state: ShardState) -> None:
-    """Raises Refused for what no honest sender would say."""
-    if not 0 < header.scale <= 1:
-        # Clipping only makes smaller: anything else would overflow or climb.
-        raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
-    if header.version_incarnation == state.incarnation and header.version > state.count:
-        sentence = (
-            f"computed on version {header.version}, this incarnation has reached {state.count}"
-        )
-        raise Refused(Reason.MALFORMED, sentence)
-
-
 def _sender(header: Header) -> SenderIncarnation:
     return SenderIncarnation(header.sender, header.incarnation)
-
-
-def _part(values: Values, header: Header, pushed: Sequence[str]) -> Part:
-    """What a chunk changes. Raises Refused for one that does not fit.
-
-    The parameters' chunks come first, cut as everywhere, each after those that are `pushed` with
-    it; then parts of the buffers.
-    """
-    trained, group = values.trained, 1 + len(pushed)
-    parameter_chunks = values.share.num_chunks(trained)
-    number, place = divmod(header.chunk, group)
-    if number >= parameter_chunks:
-        vector = values.vector_of(header)
-        if vector is not None and vector.name == BUFFERS and values.holds(vector, header):
-            return Part(vector, header.chunk, header.first, header.count)
-    else:
-        vector = [*map(trained.beside, pushed), trained][place]
-        part = values.share.chunk(vector, number)
-        said = header.vector, header.element_type, header.first, header.count
-        known = values.share.placement.number(vector), vector.element_type, part.first, part.count
-        if said == known and header.chunks >= group * parameter_chunks:
-            return part
-    end = header.first + header.count
-    sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
-    raise Refused(Reason.WRONG_LAYOUT, sentence)
-
-
-def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:
-    """Move a shard's copy of the model's buffers towards what a replica sent. In place.
-
-    Floating point: by 1 / live replicas, so that each of them counts alike; one alone is copied
-    exactly. Whole numbers are counters: the maximum.
-    """
-    if not present.is_floating_point():
-        torch.maximum(present, sent, out=present)
-    elif live_replicas <= 1:
-        present.copy_(sent)
-    else:
-        present.lerp_(sent, 1.0 / live_replicas)

@@ -144,8 +144,8 @@ class BatchVectors(HolderSide):
         return cls(method, state, records, replicas=stage.replicas.count)
 
     @staticmethod
-    def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
-        del config
+    def room(kept: Any, share: Share, description: Mapping[str, str]) -> Values:
+        del kept
         return batch_values(share, description)
 
     @property
