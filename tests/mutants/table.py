@@ -144,6 +144,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
     ),
     Mutant(
+        name="local steps that count although their samples went back",
+        file=f"{_R}/replica/local_steps.py",
+        old="        self._taken.clear()\n        self._since_push, ",
+        new="        self._since_push, ",
+        tests=(f"{_UNIT}/replica/test_too_stale.py",),
+    ),
+    Mutant(
+        name="differences of any age",
+        file=f"{_R}/parameter_server/strategies/local_steps.py",
+        old="most_stale=strategy.maximum_age",
+        new="most_stale=None",
+        tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
+    ),
+    Mutant(
         name="leases that end before the steps of a push do",
         file=f"{_R}/coordinator/strategies/local_steps.py",
         old=" + 2 * in_a_push",

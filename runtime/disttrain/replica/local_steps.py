@@ -107,6 +107,11 @@ class LocalStepper(Stepper):
         self._adopt(self._fetches.take())
         self.counters.steps += 1
 
+    def _forget_steps(self) -> None:
+        """What is fetched next replaces them."""
+        self._taken.clear()
+        self._since_push, self._pushed_at = 0, self._now()
+
     def _start_pushing(self) -> None:
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
         self._pushes.wait_answered()

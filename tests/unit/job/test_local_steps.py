@@ -105,6 +105,18 @@ def test_a_mistake_is_refused_by_its_field(settings: str, expected: str) -> None
         ),
         ("{outer: {nesterov: {}}}", ("spec.stop={steps: 6400}",), None),
         (
+            "{maximumAge: 3}",
+            ("spec.replicas.count=4",),
+            "maximumAge: is no more than the age of 3 at which 4 replicas of equal speed push, so "
+            "that much work is done twice, got 3; take 12, or outer.average.fullAge",
+        ),
+        (
+            "{maximumAge: 3}",
+            ("spec.record=true",),
+            "maximumAge: must be null with record: true, since a replay does not follow pushes "
+            "that were refused, got 3",
+        ),
+        (
             "{seconds: 5.0}",
             ("spec.record=true",),
             "seconds: must be null with record: true, since a replay knows no seconds, got 5",

@@ -21,7 +21,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rule import Chunk, PushContext
 from disttrain.state.factors import Factors
-from disttrain.transport.header import Verb
+from disttrain.transport.header import Reason, Verb
 
 ELEMENTS, PUSHES = 97, 200
 
@@ -136,3 +136,21 @@ def test_factors_of_parameters_are_those_of_the_replicas_steps_alone() -> None:
 
     assert state.values is not None
     assert state.values.tensor(placements.PARAMETERS).tolist() == [-1.0] * 4
+
+
+@pytest.mark.parametrize(("version", "reason"), [(6, Reason.NONE), (5, Reason.TOO_STALE)])
+def test_a_difference_beyond_the_maximum_age_is_not_applied(version: int, reason: Reason) -> None:
+    job = a_job("spec.strategy.downpour=null", "spec.strategy.localSteps={maximumAge: 4}")
+    state = ShardState(index=0, incarnation=1, is_initialised=True, count=10)
+    shard = Shard(strategies.stages(job.spec, state, Records(incarnation=1)))
+    shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
+    shard.admit(SenderIncarnation(0, 1))
+    push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
+    push = push._replace(version_incarnation=1, version=version)
+
+    (answer,) = shard.handle(push, torch.ones(4).numpy().data.cast("B"))
+
+    assert answer.header.reason == reason
+    assert state.values is not None
+    moved = -1.0 if reason == Reason.NONE else 0.0
+    assert state.values.tensor(placements.PARAMETERS).tolist() == [moved] * 4

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from builders.downpours import a_downpour
+from builders.local_training import local_steps
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position, Progress
 from disttrain.parameter_server.client import Push, PushResult
@@ -16,9 +17,10 @@ from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.local_steps import LocalStepper
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.stepper import TrainingLoop
+from disttrain.replica.stepper import Stepper, TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.header import Reason
@@ -82,7 +84,15 @@ class Coordinator:
 class Story:
     """A model that counts its samples."""
 
-    def __init__(self, too_old: set[int], *, waits: bool, push_every: int, leases: int) -> None:
+    def __init__(
+        self,
+        too_old: set[int],
+        *,
+        waits: bool,
+        push_every: int,
+        leases: int,
+        takes_own_steps: bool = False,
+    ) -> None:
         self.model = nn.Embedding(SAMPLES * leases, 1)
         nn.init.zeros_(self.model.weight)
         self.server = Refusing(too_old)
@@ -91,7 +101,12 @@ class Story:
         sides = Sides(push=self.server, fetch=self.server)
         self.connection = Connection(joined, sides, Cancellation())
         self.connection.upload([0])
-        self.downpour = Downpour(self.connection, config, pace=NeverWaits())
+        self.downpour: Stepper = Downpour(self.connection, config, pace=NeverWaits())
+        if takes_own_steps:
+            sgd = {"name": "SGD", "arguments": {"lr": 1.0}}
+            adopt = "replace" if waits else "add"
+            manifest = local_steps(steps=push_every, adopt=adopt, optimizer=sgd)
+            self.downpour = LocalStepper(self.connection, manifest)
         self.downpour.begin(self.connection.first_fetch(lambda: None))
         self.coordinator = Coordinator(leases)
         self.lost = LostLeases(frozenset)
@@ -126,8 +141,15 @@ def make() -> Iterator[Callable[..., Story]]:
 
     def make(too_old: set[int], **how: int) -> Story:
         waits, push_every = bool(how.get("waits")), how.get("push_every", 1)
-        made.append(Story(too_old, waits=waits, push_every=push_every, leases=how.get("leases", 3)))
-        return made[-1]
+        story = Story(
+            too_old,
+            waits=waits,
+            push_every=push_every,
+            leases=how.get("leases", 3),
+            takes_own_steps=bool(how.get("takes_own_steps")),
+        )
+        made.append(story)
+        return story
 
     yield make
     for story in made:
@@ -147,6 +169,21 @@ def test_each_sample_is_applied_once(
     numbers = story.server.numbers
     assert numbers == list(range(1, len(numbers) + 1)), "shards count those that are sent"
     assert len(story.coordinator.told) == len(too_old & set(numbers))
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5])
+@pytest.mark.parametrize("waits", [0, 1])
+@pytest.mark.parametrize("too_old", [{1}, {2}, {1, 2}])
+def test_each_sample_of_a_replica_with_local_steps_is_applied_once(
+    make: Callable[..., Story], too_old: set[int], waits: int, steps: int
+) -> None:
+    story = make(too_old, waits=waits, push_every=steps, takes_own_steps=True)
+
+    assert set(story.run()) == {1.0}
+
+    numbers = story.server.numbers
+    assert numbers == list(range(1, len(numbers) + 1)), "shards count those that are sent"
+    assert story.server.samples == 3 * SAMPLES
 
 
 def test_what_was_computed_after_it_is_not_pushed_and_all_of_its_leases_go_back(

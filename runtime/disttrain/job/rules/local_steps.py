@@ -1,5 +1,7 @@
 """What local steps ask of the other sections."""
 
+from pydantic.alias_generators import to_camel
+
 from disttrain.job import length
 from disttrain.job.finding import Path, Severity
 from disttrain.job.outer_rule import OuterMomentum
@@ -10,6 +12,7 @@ from disttrain.job.strategies.local_steps import LocalSteps
 _LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
 _STEPS: Path = (*_LOCAL_STEPS, "steps")
 _OUTER: Path = (*_LOCAL_STEPS, "outer")
+_MAXIMUM_AGE: Path = (*_LOCAL_STEPS, "maximumAge")
 _READS: tuple[Path, ...] = (
     _LOCAL_STEPS,
     ("spec", "stop"),
@@ -56,6 +59,26 @@ def _records_count_steps(spec: Spec, found: LocalSteps) -> str | None:
     return f"must be null with record: true, since a replay knows no seconds, got {found.seconds:g}"
 
 
+def _records_have_no_refusals(spec: Spec, found: LocalSteps) -> str | None:
+    if not spec.record or found.maximum_age is None:
+        return None
+    return (
+        "must be null with record: true, since a replay does not follow pushes that were refused, "
+        f"got {found.maximum_age}"
+    )
+
+
+def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
+    usual = spec.replicas.count - 1
+    if found.maximum_age is None or found.maximum_age > usual:
+        return None
+    return (
+        f"is no more than the age of {usual} at which {spec.replicas.count} replicas of equal "
+        f"speed push, so that much work is done twice, got {found.maximum_age}; take "
+        f"{4 * usual}, or outer.{to_camel(found.outer.rule.name)}.fullAge"
+    )
+
+
 RULES = (
     Rule(
         "With several replicas, `steps` of local steps lets each of them push ten times or more.",
@@ -76,5 +99,18 @@ RULES = (
         (*_LOCAL_STEPS, "seconds"),
         (("spec", "record"),),
         for_strategy(LocalSteps, _records_count_steps),
+    ),
+    Rule(
+        "A run with `maximumAge` is not recorded.",
+        _MAXIMUM_AGE,
+        (("spec", "record"),),
+        for_strategy(LocalSteps, _records_have_no_refusals),
+    ),
+    Rule(
+        "`maximumAge` is more than the age at which replicas of equal speed push.",
+        _MAXIMUM_AGE,
+        _READS,
+        for_strategy(LocalSteps, _equals_are_young_enough),
+        Severity.WARNING,
     ),
 )

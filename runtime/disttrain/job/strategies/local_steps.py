@@ -73,6 +73,10 @@ class LocalSteps(StrategyKind):
     goes on with them. add: it goes on at once, and adds later what the others have changed, so that
     computing waits for nothing that takes less than `steps` steps."""
 
+    maximum_age: Count | None = None
+    """The most updates by others since the fetch that a push's steps began with. An older push is
+    dropped, and its samples are processed again. null: none is too old."""
+
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""
 

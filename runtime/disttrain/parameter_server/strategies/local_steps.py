@@ -19,11 +19,16 @@ class PushedDifferences(PushedGradients):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        rule = outer_rules.rule_for(cls.config_of(stage))
-        return cls(rule, state, records, partial(defaults.extent, stage))
+        strategy = _strategy(stage)
+        rule, extent = outer_rules.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
+        return cls(rule, state, records, extent, most_stale=strategy.maximum_age)
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
-        strategy = stage.strategy.rule
-        assert isinstance(strategy, LocalSteps)  # noqa: S101  The registry has asked.
-        return strategy.outer.rule
+        return _strategy(stage).outer.rule
+
+
+def _strategy(stage: Spec) -> LocalSteps:
+    strategy = stage.strategy.rule
+    assert isinstance(strategy, LocalSteps)  # noqa: S101  The registry has asked.
+    return strategy
