@@ -23,6 +23,11 @@ DOWNPOUR = (
     "downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}"
 )
 SGD = f"{_WARM_START}{{samples: {SAMPLES}, batchSize: 8, sgd: {{learningRate: 0.1}}}}"
+PREDICTED = (
+    f"{_WARM_START}{{samples: {SAMPLES}, batchSize: 8, "
+    "downpour: {optimizer: {momentum: {learningRate: 0.01, momentum: 0.5}}, "
+    "staleness: {predict: {}}}}"
+)
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
 SLOWER = "spec.task.arguments={portion_seconds: 0.2}"
 """The warm start takes some ten seconds: it is stopped long before its end."""
@@ -115,6 +120,19 @@ def test_a_process_may_die_before_the_method_begins(
         role = process.partition("-")[0]
         assert job.summary()["restarts"][role] == 1
         assert job.summary()["sandblaster"]["iteration"] > 0
+
+
+def test_the_method_begins_with_parameters_although_replicas_computed_with_a_prediction(
+    tmp_path: Path,
+) -> None:
+    """Who comes back later begins with the warm start, too, and asks for a prediction."""
+    with RunningJob(tmp_path, [PREDICTED, SLOW, "spec.checkpoint.keepLast=100"], BATCH_JOB) as job:
+        after(job)
+        job.kill("replica-1")
+        assert_converged(job)
+
+        assert job.summary()["restarts"]["replica"] == 1
+        assert set(rules_of_checkpoints(job)) == {"predicted_momentum", "lbfgs"}
 
 
 @pytest.mark.parametrize("process", ["shard-1", "coordinator"])
