@@ -153,8 +153,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="differences of any age",
         file=f"{_R}/parameter_server/strategies/local_steps.py",
-        old="most_stale=strategy.maximum_age",
-        new="most_stale=None",
+        old="staleness=Staleness(maximum=maximum)",
+        new="staleness=Staleness()",
         tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
     ),
     Mutant(

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
+from disttrain.job.staleness import Maximum, Staleness
 from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.parameter_server import outer_rules
 from disttrain.parameter_server.holder_side import ShardState
@@ -21,7 +22,9 @@ class PushedDifferences(PushedGradients):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         strategy = _strategy(stage)
         rule, extent = outer_rules.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
-        return cls(rule, state, records, extent, most_stale=strategy.maximum_age)
+        most = strategy.maximum_age
+        maximum = None if most is None else Maximum(updates=most)
+        return cls(rule, state, records, extent, staleness=Staleness(maximum=maximum))
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
