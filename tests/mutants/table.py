@@ -510,14 +510,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale above one",
-        file=f"{_R}/parameter_server/pushed_chunks.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if not 0 < header.scale <= 1:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push computed on a version to come",
-        file=f"{_R}/parameter_server/pushed_chunks.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if header.version_incarnation == state.incarnation and header.version > state.count:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
@@ -674,8 +674,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="what goes with gradients of a sender that may push no more",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="                del self._beside[known]",
-        new="                pass",
+        old="for table in (self._fetches, self._beside):",
+        new="for table in (self._fetches,):",
         tests=(f"{_UNIT}/parameter_server/test_compensation.py",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.share import Part, Share
-from disttrain.state.vector import Vector
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import ElementType, Header
 
 
@@ -112,6 +112,29 @@ class Values:
             and header.first + header.count <= held.end
         )
 
+    def pushed(self, header: Header, beside: Sequence[str]) -> Part | None:
+        """What a chunk of a push is of; None: it does not fit.
+
+        The parameters' chunks come first, cut as everywhere, each after those of the vectors that
+        are pushed `beside` it; then parts of the buffers.
+        """
+        trained, group = self.trained, 1 + len(beside)
+        parameter_chunks = self.share.num_chunks(trained)
+        number, place = divmod(header.chunk, group)
+        if number >= parameter_chunks:
+            found = self.vector_of(header)
+            fits = found is not None and found.name == BUFFERS and self.holds(found, header)
+            return Part(found, header.chunk, header.first, header.count) if found and fits else None
+        vector = [*map(trained.beside, beside), trained][place]
+        part = self.share.chunk(vector, number)
+        said = header.vector, header.first, header.count
+        known = self.share.placement.number(vector), part.first, part.count
+        is_own_type = header.element_type == vector.element_type
+        fits = vector.travels_as(header.element_type) if vector.is_trained else is_own_type
+        return (
+            part if fits and said == known and header.chunks >= group * parameter_chunks else None
+        )
+
     def part(self, part: Part) -> Tensor:
         return self.tensor(part.vector)[self._local(part)]
 
@@ -190,3 +213,17 @@ def is_finite(values: Tensor) -> bool:
     if values.dtype is torch.float32:
         return math.isfinite(torch.dot(values, values).item())
     return not values.is_floating_point() or bool(torch.isfinite(values).all())
+
+
+def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:
+    """Move a shard's copy of the model's buffers towards what a replica sent. In place.
+
+    Floating point: by 1 / live replicas, so that each of them counts alike; one alone is copied
+    exactly. Whole numbers are counters: the maximum.
+    """
+    if not present.is_floating_point():
+        torch.maximum(present, sent, out=present)
+    elif live_replicas <= 1:
+        present.copy_(sent)
+    else:
+        present.lerp_(sent, 1.0 / live_replicas)

@@ -1,6 +1,6 @@
 import torch
 
-from disttrain.parameter_server.pushed_chunks import merge
+from disttrain.holder.values import merge
 
 
 def test_one_replica_is_copied_exactly() -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 import torch
 from torch import Tensor
 
-from disttrain.holder.values import Values, bytes_of, is_finite, tensor_of
+from disttrain.holder.values import Values, bytes_of, is_finite, merge, tensor_of
 from disttrain.job import defaults
 from disttrain.job.average import AVERAGE
 from disttrain.job.length import UNKNOWN, Extent, Length
@@ -22,7 +22,7 @@ from disttrain.job.spec import Spec
 from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server import presence, pushed_chunks, update_rules
+from disttrain.parameter_server import presence, update_rules
 from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
@@ -130,12 +130,10 @@ class PushedGradients(HolderSide):
         return self._rate(self.state.samples)
 
     def drop(self, incarnation: SenderIncarnation) -> None:
-        for known in [known for known in self._fetches if known.sender == incarnation.sender]:
-            if known.incarnation <= incarnation.incarnation:
-                del self._fetches[known]
-        for known in [known for known in self._beside if known.sender == incarnation.sender]:
-            if known.incarnation <= incarnation.incarnation:
-                del self._beside[known]
+        for table in (self._fetches, self._beside):
+            for known in [known for known in table if known.sender == incarnation.sender]:
+                if known.incarnation <= incarnation.incarnation:
+                    del table[known]
         if self.state.values is not None:
             self.state.values.drop_sender(incarnation)
 
@@ -153,10 +151,13 @@ class PushedGradients(HolderSide):
         raise Refused(known.why_refused if was_refused else REASONS[decision], sentence)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
-        pushed_chunks.require_sound(header, self.state)
+        _require_sound(header, self.state)
         if header.chunk == 0:
             self._check_age(header)
-        part = pushed_chunks.part_of(self.values, header, self.config.pushed)
+        part = self.values.pushed(header, self.config.pushed)
+        if part is None:
+            what = f"elements {header.first} to {header.first + header.count}"
+            raise Refused(Reason.WRONG_LAYOUT, f"{what} are not chunk {header.chunk}")
         sent = self._received(header, payload)
         if not is_finite(sent):
             self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
@@ -177,7 +178,7 @@ class PushedGradients(HolderSide):
         if self.state.cut is not None:
             self.state.cut.before_change(part)
         if not part.vector.is_trained:
-            pushed_chunks.merge(self.values.part(part), sent, self.state.live_replicas)
+            merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
             for beside in self._beside_of(header).values():
@@ -239,7 +240,7 @@ class PushedGradients(HolderSide):
     def _begin(self, header: Header) -> None:
         state = self.state
         state.deliveries.begin(
-            SenderIncarnation(header.sender, header.incarnation),
+            _sender(header),
             chunks=header.chunks,
             samples=state.samples,
             steps=state.count,
@@ -265,8 +266,7 @@ class PushedGradients(HolderSide):
 
     def _chunk(self, part: Part, header: Header) -> Chunk:
         values, names = self.values, self.config.kept_of_sender
-        incarnation = SenderIncarnation(header.sender, header.incarnation)
-        of_sender = values.of_sender(incarnation, names, part) if names else {}
+        of_sender = values.of_sender(_sender(header), names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
     def fetched(self, header: Header) -> Vector | None:
@@ -386,3 +386,15 @@ class _Piece(NamedTuple):
 
 def _sender(header: Header) -> SenderIncarnation:
     return SenderIncarnation(header.sender, header.incarnation)
+
+
+def _require_sound(header: Header, state: ShardState) -> None:
+    """Raises Refused for what no honest sender would say."""
+    if not 0 < header.scale <= 1:
+        # Clipping only makes smaller: anything else would overflow or climb.
+        raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
+    if header.version_incarnation == state.incarnation and header.version > state.count:
+        sentence = (
+            f"computed on version {header.version}, this incarnation has reached {state.count}"
+        )
+        raise Refused(Reason.MALFORMED, sentence)
