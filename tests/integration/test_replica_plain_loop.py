@@ -1,11 +1,13 @@
 """A plain PyTorch loop joins a running job with real processes."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,34 @@ import disttrain
 from builders.commands import disttrain as disttrain_command
 from disttrain.coordinator.errors import NotJoined
 from disttrain.parameter_server import ledger
+from tasks.proving import Everything
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DIGITS = EXAMPLES / "digits"
 EXAMPLE = EXAMPLES / "plain_loop" / "plain_loop.py"
+TASKS = EXAMPLES.parent / "tests" / "tasks"
+OWN_FROZEN = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving, arguments: {model: everything}, frozen: own}
+  strategy: {downpour: {optimizer: {sgd: {learningRate: 0.01}}}}
+  seed: 3
+  batchSize: 8
+  stop: {epochs: 1}
+  replicas: {device: cpu}
+"""
 
 
 class Run:
     """A running job and its status file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, manifest: Path = DIGITS / "job-small.yaml") -> None:
         self.folder = folder
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "disttrain", "run", str(DIGITS / "job-small.yaml")),
+                *(sys.executable, "-m", "disttrain", "run", str(manifest)),
                 *("--output", str(folder), "--set", "spec.stop.epochs=100000"),
                 *("--set", "spec.replicas.count=1", "--set", "spec.replicas.threads=1"),
                 *("--set", "spec.evaluation.everyEpochs=1000", "--set", "spec.audit=full"),
@@ -60,7 +76,13 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    run = Run(tmp_path / "run")
+    with running(Run(tmp_path / "run")) as run:
+        yield run
+
+
+@contextmanager
+def running(run: Run) -> Iterator[Run]:
+    """Once it trains, and until it has ended; then the audit holds."""
     try:
         run.wait_until(lambda status: status.get("samples", 0) > 0)
         yield run
@@ -80,6 +102,24 @@ def a_model() -> nn.Module:
         *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU()),
         *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10)),
     )
+
+
+def test_a_loop_brings_frozen_parameters_of_its_own_and_the_same_as_the_job(
+    tmp_path: Path,
+) -> None:
+    shutil.copy(TASKS / "proving.py", tmp_path)
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(OWN_FROZEN)
+    torch.manual_seed(3)
+    model = Everything()
+    with running(Run(tmp_path / "run", manifest)) as run:
+        with disttrain.DownpourOptimizer(model, run.folder) as optimizer:
+            functional.cross_entropy(model(torch.rand(8, 12)), torch.arange(8) % 5).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        with torch.no_grad():
+            model.frozen.weight[0, 0] += 1
+        with pytest.raises(NotJoined, match="frozen parameters have other values"):
+            disttrain.DownpourOptimizer(model, run.folder)
 
 
 def pushes_of(folder: Path, replica: int) -> int:

@@ -57,7 +57,10 @@ Jitter = Annotated[
 EvaluateEvery = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="SAMPLES", help="Between two evaluations. Default: a quarter of an epoch."
+        min=1,
+        metavar="SAMPLES",
+        help="Between two evaluations. Default: a quarter of an epoch; with stop.patience "
+        "as far apart as the job's.",
     ),
 ]
 
@@ -103,7 +106,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
             latency_seconds=latency,
         )
         batch = defaults.samples_per_step(job.spec)
-        every = evaluate_every or max(batch, setting.train_samples // _EVALUATIONS_PER_EPOCH)
+        every = evaluate_every or max(batch, _between_evaluations(setting))
         results = [_run(job, SimulatedRun(setting, assumed, count, every)) for count in counts]
         target = job.spec.stop.target_metric
         found.append(Outcome(job=job.metadata.name, target=target, results=tuple(results)))
@@ -111,6 +114,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         typer.echo(outcome.to_json(found), nl=False)
     else:
         typer.echo("\n".join(map(outcome.text, found)), nl=False)
+
+
+def _between_evaluations(setting: Setting) -> int:
+    """Samples. Patience counts evaluations, so then they are as far apart as the job's."""
+    stop, evaluation = setting.spec.stop, setting.spec.evaluation
+    if stop.patience is not None and evaluation is not None and evaluation.every_epochs:
+        return evaluation.every_epochs * setting.train_samples
+    return setting.train_samples // _EVALUATIONS_PER_EPOCH
 
 
 def _measured(job: DistTrainJob, setting: Setting) -> float:

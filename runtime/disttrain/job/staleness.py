@@ -44,12 +44,17 @@ class DelayCompensation(Section):
     twice as long.
     """
 
-    strength: Positive = 0.04
-    """Lambda in the paper. Begin with 2 with `adaptive`, else with 0.04."""
+    strength: Positive | None = None
+    """Lambda in the paper. null: 2 with `adaptive`, else 0.04."""
 
     adaptive: Adaptive | None = None
     """Divide the strength by the root of a running mean of g * g, for each parameter by itself.
     null: the strength is the same everywhere."""
+
+    @property
+    def factor(self) -> float:
+        """The strength, given or not."""
+        return self.strength or (0.04 if self.adaptive is None else 2.0)
 
 
 class Maximum(Section):
@@ -116,7 +121,7 @@ class Staleness(Section):
             fields = PredictedMomentum.model_fields
             rule = PredictedMomentum(**{name: getattr(rule, name) for name in fields})
         found = self.compensation
-        return rule if found is None else Compensated.of(rule, found.strength, found.adaptive)
+        return rule if found is None else Compensated.of(rule, found.factor, found.adaptive)
 
     def _remedies(self) -> list[str]:
         return [name for name in _REMEDIES if name in self.given()]

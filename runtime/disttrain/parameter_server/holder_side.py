@@ -30,9 +30,11 @@ class Answer(NamedTuple):
 class Refused(Exception):
     """A request is not carried out, and its sender is told why."""
 
-    def __init__(self, reason: Reason, sentence: str) -> None:
+    def __init__(self, reason: Reason, sentence: str, *, is_repeat: bool = False) -> None:
+        """`is_repeat`: it belongs to a push of which a chunk was refused before."""
         super().__init__(sentence)
         self.reason = reason
+        self.is_repeat = is_repeat
 
 
 REASONS = {

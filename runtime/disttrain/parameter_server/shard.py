@@ -141,7 +141,8 @@ class Shard:
         except Refused as refused:
             for stage in self._to_come:
                 refused = stage.too_early(header) or refused
-            self.refused[refused.reason.name.lower()] += 1
+            if not refused.is_repeat:
+                self.refused[refused.reason.name.lower()] += 1
             return [self.state.refuse(header, refused)]
 
     def _handler(self, header: Header) -> Handler:

@@ -44,8 +44,10 @@ class Downpour(Stepper):
         self._decay = rule.gradient_decay
         watches = self._decay > 0 or rule.zero_is_a_step
         self._present = self._model.watch_gradients() if watches else None
-        # A gradient is clipped before its decay is added, and before it is marked for a sum.
-        self._clips_here = self._decay > 0 or (rule.zero_is_a_step and manifest.push_every > 1)
+        # A gradient is clipped before its decay is added, before it is marked for a sum, and before
+        # what is pushed beside it is made of it.
+        is_marked = rule.zero_is_a_step and manifest.push_every > 1
+        self._clips_here = self._decay > 0 or is_marked or bool(rule.pushed)
 
     @property
     def samples(self) -> int:

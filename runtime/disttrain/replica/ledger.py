@@ -34,7 +34,7 @@ class Kind(IntEnum):
     ACKNOWLEDGED = 1
     """A shard acknowledged push `number`; `version` is the shard's, in its `shard_incarnation`."""
     REFUSED = 2
-    """A shard refused push `number` for what it held."""
+    """A shard refused push `number`, for what it held or for its age."""
     LEASE_BEGUN = 3
     """The next step is the lease's first here: its batch begins at `first` in the portion, which is
     `lease_offset` in the lease. `number`: samples of the lease; 0 in logs of before."""

@@ -172,7 +172,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
             index=None,
             instance=self._membership.config.new_instance(),
             pid=os.getpid(),
-            layout=model_tensors.describe(model).layout,
+            layout=model_tensors.describe(model, frozen=self._spec.task.frozen).with_hash().layout,
         )
 
     def _still_waiting(self) -> None:

@@ -159,6 +159,8 @@ class SimulatedRun:
         self._tell: Callable[[Point], None] = _say_nothing
         self._points: list[Point] = []
         self._target_met = False
+        self._has_judged = False
+        """An evaluation has ended the run."""
         self._best: float | None = None
         self._worse = 0
         """Evaluations in a row that found nothing better than the best."""
@@ -185,7 +187,8 @@ class SimulatedRun:
         while self._running and not self.is_over and self.time.now < end:
             self.time.wait(min(LOOK_AGAIN_SECONDS, end - self.time.now), [self._has_ended])
         self.is_over = True
-        if not self._points or self._points[-1].samples < self._samples:
+        # What came in after the evaluation that ended the run is not of it.
+        if not self._has_judged and (not self._points or self._points[-1].samples < self._samples):
             self._evaluate()
         try:
             return self._result()
@@ -211,7 +214,11 @@ class SimulatedRun:
 
     @property
     def is_given_out(self) -> bool:
-        return not self._is_warming_up
+        data, stop = self.data, self.setting.spec.stop
+        waits = any(queue for epoch in data.epochs.values() for queue in epoch.queues.values())
+        budget = leasing.remaining_samples(data, stop)
+        is_more = (waits and (budget is None or budget > 0)) or leasing.may_open_epoch(data, stop)
+        return not is_more
 
     @property
     def _is_warming_up(self) -> bool:
@@ -304,6 +311,7 @@ class SimulatedRun:
             self._best, self._worse = (value, 0) if better else (self._best, self._worse + 1)
             self.is_over = self.is_over or self._worse >= patience.evaluations
         if self.is_over:
+            self._has_judged = True
             self._has_ended.ring()
 
     def _result(self) -> Result:

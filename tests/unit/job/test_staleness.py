@@ -7,6 +7,7 @@ from disttrain.job import rules
 from disttrain.job.finding import InvalidManifest, Severity
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import present_name
+from disttrain.job.update_rules.compensated import Compensated
 
 MOMENTUM = (
     "{momentum: {learningRate: 0.1, momentum: 0.7, weightDecay: 0.01, clipNorm: 2, "
@@ -132,3 +133,47 @@ def test_a_scaled_rate_is_warned_of_where_it_hurts(optimizer: str) -> None:
 def test_checkpoints_of_a_rule_of_before_are_those_of_sgd() -> None:
     assert present_name("staleness_aware_sgd") == "sgd"
     assert present_name("predicted_momentum") == "predicted_momentum"
+
+
+@pytest.mark.parametrize(
+    ("compensation", "strength"),
+    [("{}", 0.04), ("{adaptive: {}}", 2.0), ("{strength: 0.5, adaptive: {}}", 0.5)],
+)
+def test_the_strength_that_is_not_given_is_the_one_to_begin_with(
+    compensation: str, strength: float
+) -> None:
+    remedy = f"{{delayCompensation: {compensation}}}"
+    made = a_downpour("{sgd: {learningRate: 0.1}}", remedy).shard_rule
+    assert isinstance(made, Compensated)
+    assert made.strength == strength
+
+
+@pytest.mark.parametrize("remedy", ["delayCompensation", "predictAndCompensate"])
+def test_rounded_gradients_are_not_compensated(remedy: str) -> None:
+    given = f"{{optimizer: {MOMENTUM}, staleness: {{{remedy}: {{}}}}, pushAs: bfloat16}}"
+    with pytest.raises(InvalidManifest, match="needs pushAs: float32, since rounded gradients"):
+        a_job(f"spec.strategy.downpour={given}")
+
+
+@pytest.mark.parametrize(
+    ("most", "fetch_every", "warns"), [(7, 1, True), (8, 1, False), (79, 10, True), (80, 10, False)]
+)
+def test_a_maximum_below_what_equal_replicas_cause_is_warned_of(
+    most: int, fetch_every: int, *, warns: bool
+) -> None:
+    given = (
+        f"{{optimizer: {MOMENTUM}, fetchEvery: {fetch_every}, "
+        f"staleness: {{maximum: {{updates: {most}}}}}}}"
+    )
+    job = a_job(f"spec.strategy.downpour={given}", "spec.replicas.count=8")
+    found = [each for each in rules.check(job) if "in vain" in each.message]
+    assert [each.severity for each in found] == ([Severity.WARNING] if warns else [])
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("stalenessAwareSgd", "scaleRate: {}"), ("predictedMomentum", "predict: {}")],
+)
+def test_what_a_former_rule_is_called_now_is_said(former: str, now: str) -> None:
+    with pytest.raises(InvalidManifest, match=f"unknown field; it is now .*{now}"):
+        a_job(f"spec.strategy.downpour={{optimizer: {{{former}: {{learningRate: 0.1}}}}}}")

@@ -175,6 +175,7 @@ def test_a_push_that_is_too_old_changes_nothing_and_the_next_one_may_be_fine() -
 
     assert push(shard, 4, 0).reason == Reason.TOO_STALE
     assert push(shard, 4, 3).reason == Reason.TOO_STALE, "it is over"
+    assert shard.refused["too_stale"] == 1, "one update, however many chunks it had"
     assert hello(shard, 4) is Reason.TOO_STALE
     assert torch.equal(shard.state.values.tensor(PARAMETERS), before)
     assert shard.state.count == 3

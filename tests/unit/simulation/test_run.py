@@ -161,6 +161,22 @@ def test_only_the_first_replica_works_in_a_warm_start() -> None:
     assert result.seconds == pytest.approx(alone + together, rel=0.15)
 
 
+def test_a_warm_start_that_is_longer_than_the_run_ends_with_it() -> None:
+    warm = {"downpour": {**SGD_ALONE["downpour"], "warmStart": {"samples": 4000}}}
+    result = simulated(a_setting(strategy=warm), 2)
+    assert result.samples == 2 * SAMPLES
+    assert result.seconds == pytest.approx(2 * SAMPLES / 8 * 0.1, rel=0.05)
+
+
+def test_what_comes_after_the_target_is_not_of_the_result() -> None:
+    stop = {"epochs": 50, "targetMetric": {"name": "accuracy", "atLeast": 0.6}}
+    at_once = Machines(step_seconds=0.1, latency_seconds=0.0)
+    for replicas in (2, 4, 8):
+        result = simulated(a_setting(stop=stop), replicas, at_once, every=80)
+        values = [point.measured.measures["accuracy"] >= 0.6 for point in result.points]
+        assert values.index(True) == len(values) - 1
+
+
 def test_a_target_ends_the_run_where_it_is_met() -> None:
     stop = {"epochs": 50, "targetMetric": {"name": "accuracy", "atLeast": 0.6}}
     result = simulated(a_setting(stop=stop), 2, every=80)

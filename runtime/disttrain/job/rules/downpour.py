@@ -39,6 +39,17 @@ def _pushes_are_longer(_: Spec, found: Downpour) -> str | None:
     return "makes pushes twice as long: the square of each gradient times the parameters goes along"
 
 
+def _most_is_usual(spec: Spec, found: Downpour) -> str | None:
+    most, usual = found.staleness.most, spec.replicas.count * found.pushes_between_fetches
+    if most is None or most >= usual:
+        return None
+    return (
+        f"refuses gradients that are more than {most} updates old, and those of "
+        f"{spec.replicas.count} replicas of equal speed are about {usual}: most would be computed "
+        "in vain; take a larger number, fewer replicas or fetchEvery: 1"
+    )
+
+
 def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
     rule = found.optimizer.rule
     if found.staleness.scale_rate is None or not rule.adapts:
@@ -77,6 +88,13 @@ RULES = (
         (*_DOWNPOUR, "staleness"),
         (),
         for_strategy(Downpour, _pushes_are_longer),
+        Severity.WARNING,
+    ),
+    Rule(
+        "`staleness.maximum` is not below what replicas of equal speed cause.",
+        (*_DOWNPOUR, "staleness"),
+        (_DOWNPOUR, ("spec", "replicas", "count")),
+        for_strategy(Downpour, _most_is_usual),
         Severity.WARNING,
     ),
     Rule(

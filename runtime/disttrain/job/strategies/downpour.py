@@ -98,16 +98,19 @@ class Downpour(StrategyKind):
     staleness: Staleness = Staleness()
     """What is done about gradients that are old when they arrive. The default: nothing."""
 
-    def problem(self) -> str | None:
-        rules = self.optimizer.given().values()
-        return (
-            self.staleness.problem_with(self.optimizer.rule, self.push_every)
-            if len(rules) == 1
-            else None
-        )
-
     ema: Average | None = None
     """A moving average of the parameters, which evaluations and exports take. null: none."""
+
+    def problem(self) -> str | None:
+        # What is wrong with the choice of a rule is said of it alone.
+        if len(self.optimizer.given()) != 1:
+            return None
+        if self.staleness.compensation is not None and self.push_as is Numbers.BFLOAT16:
+            return (
+                "a compensation of delays needs pushAs: float32, since rounded gradients differ "
+                "from those that were squared, got bfloat16"
+            )
+        return self.staleness.problem_with(self.optimizer.rule, self.push_every)
 
     @property
     def shard_rule(self) -> UpdateRule:
@@ -175,5 +178,9 @@ class Downpour(StrategyKind):
         Until a gradient is applied, each replica pushes what it computes between two fetches, and
         the pushes that it may leave unanswered.
         """
-        between_fetches = math.ceil(self.fetch_every / self.push_every)
-        return _UNUSUAL_STALENESS * (between_fetches + self.max_in_flight)
+        return _UNUSUAL_STALENESS * (self.pushes_between_fetches + self.max_in_flight)
+
+    @property
+    def pushes_between_fetches(self) -> int:
+        """Of one replica."""
+        return math.ceil(self.fetch_every / self.push_every)

@@ -148,7 +148,8 @@ class PushedGradients(HolderSide):
         sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
         known = self.state.deliveries.of(header.sender, header.incarnation)
         was_refused = decision is Decision.REFUSED_BEFORE
-        raise Refused(known.why_refused if was_refused else REASONS[decision], sentence)
+        reason = known.why_refused if was_refused else REASONS[decision]
+        raise Refused(reason, sentence, is_repeat=was_refused)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _require_sound(header, self.state)
