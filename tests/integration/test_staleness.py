@@ -56,6 +56,31 @@ def test_with_several_shards_none_is_left_out(tmp_path: Path, audit: str) -> Non
         job.assert_promises_held()
 
 
+@pytest.mark.parametrize("audit", ["full", "summary"])
+def test_what_single_shards_had_applied_is_told_from_what_a_resume_repeats(
+    tmp_path: Path, audit: str
+) -> None:
+    with RunningJob(
+        tmp_path,
+        [
+            *ASSIGNMENTS,
+            "spec.parameterServer.shards=3",
+            "spec.stop.epochs=6",
+            f"spec.audit={audit}",
+        ],
+    ) as job:
+        job.wait_until(lambda status: status.get("samples", 0) >= SAMPLES)
+        job.interrupt()
+        job.wait()
+        job.resume()
+        assert job.wait() == 0
+
+        assert refused(job) > 10
+        assert int(counts(job).min()) >= 6
+        assert job.summary()["samples"] == 6 * SAMPLES
+        job.assert_promises_held()
+
+
 def test_a_replica_that_dies_meanwhile_leaves_nothing_out(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [*ASSIGNMENTS, "spec.parameterServer.shards=1"]) as job:
         job.wait_until(lambda status: status.get("samples", 0) >= SAMPLES // 2)

@@ -45,8 +45,10 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     applied = {push: samples for push, samples in all_applied.items() if push not in back}
     skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     processed = sum(applied.values()) + skipped
+    returned = sum(all_applied.get(push, 0) for push in back) if evidence.last_run else 0
+    most_open = _most_open(evidence, histories, applied)
     violations = [
-        *_wrong_account(evidence, summary, processed, _most_open(evidence, histories, applied)),
+        *_wrong_account(evidence, summary, (processed, processed + returned), most_open),
         *_wrong_epochs(evidence, summary),
     ]
     text = (
@@ -62,17 +64,21 @@ def _check_sums(evidence: Evidence, summary: Summary, histories: Sequence[Histor
         return not_checkable(PROMISE, f"{why}, and folded ledgers hold sums: see spec.audit")
     skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     back = _gone_back(evidence)
-    processed = {
-        history.shard: sum(_applied(evidence, [history]).values())
-        + skipped
-        - sum(samples for samples, shards in back.values() if history.shard not in shards)
+    held = {
+        history.shard: sum(_applied(evidence, [history]).values()) + skipped
         for history in histories
+    }
+    processed = {
+        shard: samples - sum(count for count, refused in back.values() if shard not in refused)
+        for shard, samples in held.items()
     }
     violations = [
         *(
             f"shard-{shard}: {text}"
             for shard, samples in processed.items()
-            for text in _wrong_account(evidence, summary, samples, 0)
+            for text in _wrong_account(
+                evidence, summary, (samples, held[shard] if evidence.last_run else samples), 0
+            )
         ),
         *_wrong_epochs(evidence, summary),
     ]
@@ -179,13 +185,18 @@ def _samples(records: Records) -> Applied:
 
 
 def _wrong_account(
-    evidence: Evidence, summary: Summary, processed: int, most_open: int | None
+    evidence: Evidence, summary: Summary, logged: tuple[int, int], most_open: int | None
 ) -> Iterator[str]:
-    """Who repeated samples, a warm start or the batch method that followed, is in no summary."""
+    """Who repeated samples, a warm start or the batch method that followed, is in no summary.
+
+    `logged`: without and with what single shards had applied of pushes that went back. A resumed
+    run counts that as repeated, as far as shards came back with it.
+    """
+    processed, with_returned = logged
     most = summary.samples_by_updates + summary.samples_repeated
     least = summary.samples_by_updates if evidence.warm_start else most
-    if least > processed:
-        yield f"summary.json accounts for {least} samples, the logs for {processed}"
+    if least > with_returned:
+        yield f"summary.json accounts for {least} samples, the logs for {with_returned}"
     if most_open is not None and processed > most + most_open:
         yield (
             f"summary.json accounts for {most} samples, the logs for {processed}, of which at most "

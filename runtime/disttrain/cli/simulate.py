@@ -25,6 +25,7 @@ StepSeconds = Annotated[
     float | None,
     typer.Option(
         min=1e-6,
+        max=1e6,
         metavar="SECONDS",
         help="What a replica computes for a batch. Default: as measured on this machine.",
     ),
@@ -38,7 +39,7 @@ Bandwidth = Annotated[
     ),
 ]
 Latency = Annotated[
-    float, typer.Option(min=0.0, metavar="SECONDS", help="One way, of every message.")
+    float, typer.Option(min=0.0, max=1e3, metavar="SECONDS", help="One way, of every message.")
 ]
 Stragglers = Annotated[
     list[str] | None,

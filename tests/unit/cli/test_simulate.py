@@ -86,6 +86,8 @@ def test_several_manifests_are_compared_each_with_its_fields(
         (("--replicas", "none"), 2, "--replicas: 'none' names no numbers of replicas"),
         (("--bandwidth", "fast"), 2, "--bandwidth: 'fast' is no bandwidth"),
         (("--straggler", "9=2"), 2, "--straggler: there is no replica 9 of 8"),
+        (("--step-seconds", "inf"), 2, "'--step-seconds'"),
+        (("--latency", "1e300"), 2, "'--latency'"),
         (("--set", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
         (("--set", "spec.task.entrypoint=proving:Absent"), 1, "Absent"),
     ],

@@ -25,7 +25,7 @@ def _batch_size_is_given(spec: Spec) -> str | None:
     rule = spec.strategy.rule
     if spec.batch_size is not None or rule.batch_size_field != StrategyKind.batch_size_field:
         return None
-    return f"required for {rule.name}, for example 32"
+    return f"required for {to_camel(rule.name)}, for example 32"
 
 
 def _records_are_kept(spec: Spec) -> str | None:
