@@ -1,6 +1,7 @@
 """A replica of local steps on a parameter server inside the test."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,7 +56,9 @@ class LocalTraining:
         ledger: Ledger = SILENT,
         factors: tuple[Factors, ...] = (),
         device: str = "cpu",
+        meanwhile: Callable[[LocalStepper], None] = lambda _: None,
     ) -> None:
+        """`meanwhile` is called until the first fetch is there."""
         self.model = model
         self.device = torch.device(device)
         self.flat = FlatModel(
@@ -66,7 +69,7 @@ class LocalTraining:
         if not server.values:
             self.connection.upload([0])
         self.stepper = LocalStepper(self.connection, manifest)
-        self.stepper.begin(self.connection.first_fetch(meanwhile=lambda: None))
+        self.stepper.begin(self.connection.first_fetch(partial(meanwhile, self.stepper)))
 
     def step(self, batch: Batch, spoil: Callable[[Tensor], Tensor] = lambda loss: loss) -> None:
         stepper = self.stepper

@@ -114,12 +114,13 @@ class LocalStepper(Stepper):
 
     def _start_pushing(self) -> None:
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
-        self._pushes.wait_answered()
-        self._adopt(self._fetches.wait())
         self._since_push, self._pushed_at = 0, self._now()
         if not self._taken:
+            # Also before `begin`: the first fetch is not this one's to take.
             self._pushes.passed(self.position)
             return
+        self._pushes.wait_answered()
+        self._adopt(self._fetches.wait())
         is_finite = self._difference_is_finite()
         if is_finite:
             self._submit()

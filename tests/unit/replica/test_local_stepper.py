@@ -72,6 +72,22 @@ CASES = (
 )
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("adopt", ADOPTS)
+def test_who_is_drained_before_the_first_parameters_are_there_still_gets_them(
+    opened: list[LocalTraining], adopt: str
+) -> None:
+    """A replica that joins as the job ends is told so at once, and may have to evaluate."""
+    model = a_network()
+    one = LocalTraining(
+        model, OneShard(1.0), local_steps(adopt=adopt), meanwhile=lambda stepper: stepper.flush()
+    )
+    opened.append(one)
+    one.step(next(batches(1)))
+    one.stepper.flush()
+    assert one.connection.pushes.acknowledged.pushes == 1
+
+
 @pytest.mark.parametrize("adopt", ADOPTS)
 @pytest.mark.parametrize("case", CASES)
 def test_one_replica_is_the_plain_loop(opened: list[LocalTraining], adopt: str, case: Case) -> None:
