@@ -116,6 +116,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
+        name="pushes that name the fetch before the one that they are a difference to",
+        file=f"{_R}/replica/local_steps.py",
+        old="            self._computed_on = fetched.versions\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
         name="a difference to parameters that are still on their way",
         file=f"{_R}/replica/local_steps.py",
         old="        self._adopt(self._fetches.wait())\n        self._since_push, ",

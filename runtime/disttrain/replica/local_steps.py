@@ -181,6 +181,7 @@ class LocalStepper(Stepper):
             # Nothing writes to the only push's memory before the next one.
             pushed = self._model.outgoing[0].buffers if fetched.buffers_changed else None
             self._model.adopt_change(self._anchor, pushed)
+            self._computed_on = fetched.versions
             return
         self._model.adopt(buffers=fetched.buffers_changed)
         self._anchor.copy_(self._model.parameters)

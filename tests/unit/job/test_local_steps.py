@@ -9,7 +9,7 @@ import yaml
 from builders.jobs import complaints, edited
 from disttrain.job import validation
 from disttrain.job.strategies.downpour import UPDATE_RULES
-from disttrain.job.strategies.local_steps import OUTER_RULES
+from disttrain.job.strategies.local_steps import OUTER_RULES, Adopt, LocalSteps
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
 
 SGD = "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}"
@@ -43,6 +43,11 @@ def findings(settings: str, *others: str) -> list[str]:
 
 def test_everything_has_a_default() -> None:
     assert said("{}") == []
+
+
+@pytest.mark.parametrize("adopt", Adopt)
+def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt) -> None:
+    assert LocalSteps(adopt=adopt).staleness_bound == 10
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,23 @@ def test_only_its_own_new_steps_are_added_to_what_is_fetched(opened: list[LocalT
     assert distance(server.values[placements.PARAMETERS] - there, 0.5 * own) < 1e-3
 
 
+def test_a_push_names_the_versions_that_it_is_a_difference_to(
+    opened: list[LocalTraining],
+) -> None:
+    server = OneShard(1.0)
+    one = LocalTraining(a_network(), server, local_steps(steps=4, adopt="add", optimizer=adamw()))
+    opened.append(one)
+    given = batches(5)
+    server.fetch_gate.clear()
+    for _ in range(6):
+        one.step(next(given))
+
+    server.fetch_gate.set()
+    one.stepper.flush()
+
+    assert [push.versions[0].count for push in server.pushes] == [0, 1]
+
+
 def test_steps_that_leave_the_range_of_numbers_are_given_up_and_counted(
     opened: list[LocalTraining], tmp_path: Path
 ) -> None:

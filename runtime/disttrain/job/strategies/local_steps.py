@@ -74,8 +74,9 @@ class LocalSteps(StrategyKind):
     computing waits for nothing that takes less than `steps` steps."""
 
     maximum_age: Count | None = None
-    """The most updates by others since the fetch that a push's steps began with. An older push is
-    dropped, and its samples are processed again. null: none is too old."""
+    """The most updates by others since the fetch that a push is a difference to. An older push is
+    dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
+    than there are. null: none is too old."""
 
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""
@@ -100,5 +101,8 @@ class LocalSteps(StrategyKind):
 
     @property
     def staleness_bound(self) -> int:
-        """Updates of staleness, for each replica of the job, that something explains."""
-        return 2 * _UNUSUAL_STALENESS
+        """Updates of staleness, for each replica of the job, that something explains.
+
+        Each replica pushes once between a fetch and the push that is the difference to it.
+        """
+        return _UNUSUAL_STALENESS
