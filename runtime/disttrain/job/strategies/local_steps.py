@@ -51,6 +51,7 @@ class LocalSteps(StrategyKind):
     name = "local_steps"
     summary = "Replicas that train by themselves between pushes: for slow networks."
     update_rule_field = "spec.strategy.localSteps.outer"
+    rate_field = "optimizer.arguments.lr"
     groups_parameters = True
     pushes_seldom = True
 
