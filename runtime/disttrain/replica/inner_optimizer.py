@@ -1,6 +1,6 @@
 """The optimizer of torch.optim with which a replica takes its own steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,25 +17,25 @@ _FIELD = "spec.strategy.localSteps.optimizer"
 
 def check(config: InnerOptimizer, model: nn.Module) -> None:
     """Raises OptimizerRefused for arguments that torch refuses, with this model or in a step."""
-    make(config, [parameter for parameter in model.parameters() if parameter.requires_grad])
+    make(config, [[parameter for parameter in model.parameters() if parameter.requires_grad]])
     tried = nn.Parameter(torch.zeros(2, 2))
     tried.grad = torch.ones(2, 2)
-    optimizer = make(config, [tried])
+    optimizer = make(config, [[tried]])
     try:
         optimizer.step()
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise _refused(config, error) from error
 
 
-def make(config: InnerOptimizer, parameters: Sequence[Tensor]) -> Optimizer:
-    """Each parameter is a group of its own. Raises OptimizerRefused."""
+def make(config: InnerOptimizer, groups: Iterable[Sequence[Tensor]]) -> Optimizer:
+    """Raises OptimizerRefused."""
     kind = getattr(torch.optim, config.name.value)
     arguments = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in config.arguments.items()
     }
     try:
-        made: Optimizer = kind([{"params": [each]} for each in parameters], **arguments)
+        made: Optimizer = kind([{"params": list(each)} for each in groups], **arguments)
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise _refused(config, error) from error
     return made
@@ -58,14 +58,17 @@ class InnerSteps:
         factors: Sequence[Factors],
         rates: Factor,
     ) -> None:
-        """`factors`: of each parameter."""
+        """`factors`: of each parameter. Torch steps all parameters of a group at once."""
         self._parameters = parameters
         self._factor = rates
-        self._optimizer = make(config, parameters)
-        for group, own in zip(self._optimizer.param_groups, factors, strict=True):
-            group["lr"] *= own.learning_rate
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for parameter, own in zip(parameters, factors, strict=True):
+            groups.setdefault((own.learning_rate, own.weight_decay), []).append(parameter)
+        self._optimizer = make(config, groups.values())
+        for group, (rate, decay) in zip(self._optimizer.param_groups, groups, strict=True):
+            group["lr"] *= rate
             if "weight_decay" in group:
-                group["weight_decay"] *= own.weight_decay
+                group["weight_decay"] *= decay
         self._full = [group["lr"] for group in self._optimizer.param_groups]
 
     def step(self, present: Sequence[bool], samples: int) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN
 from disttrain.job.schedule import Schedule
-from disttrain.job.schedule_kinds import LinearWarmup
+from disttrain.job.schedule_kinds import LinearWarmup, full_rate
 from disttrain.job.torch_optimizers import OptimizerName
 from disttrain.replica import inner_optimizer
 from disttrain.replica.errors import OptimizerRefused
@@ -43,6 +43,29 @@ def test_what_torch_refuses_is_refused_by_its_field(config: InnerOptimizer, said
 def test_an_optimizer_that_does_not_fit_the_model_is_refused() -> None:
     with pytest.raises(OptimizerRefused, match="2D"):
         inner_optimizer.check(named("Muon"), nn.Linear(3, 2))
+
+
+def test_parameters_that_are_stepped_alike_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch steps a group in a few calls, however many parameters it has."""
+    sizes: list[list[int]] = []
+    step = torch.optim.AdamW.step
+
+    def watched(self: torch.optim.AdamW) -> None:
+        sizes.append([len(group["params"]) for group in self.param_groups])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    parameters = [nn.Parameter(torch.zeros(1)) for _ in range(6)]
+    own = Factors(0, 1, 0.5, 1.0)
+    factors = [Factors(0, 1), own, Factors(1, 2), Factors(2, 3, 1.0, 0.0), own, Factors(4, 5)]
+    for parameter in parameters:
+        parameter.grad = torch.ones(1)
+
+    InnerSteps(named("AdamW", lr=1.0), parameters, factors, full_rate).step([True] * 6, 0)
+
+    assert sizes == [[3, 2, 1]]
+    moved = [-round(parameter.item(), 3) for parameter in parameters]
+    assert moved == [1.0, 0.5, 1.0, 1.0, 0.5, 1.0]
 
 
 def test_the_rate_of_a_step_goes_by_the_samples_before_it() -> None:
