@@ -29,7 +29,13 @@ def check(config: InnerOptimizer, model: nn.Module) -> None:
 
 def make(config: InnerOptimizer, groups: Iterable[Sequence[Tensor]]) -> Optimizer:
     """Raises OptimizerRefused."""
-    kind = getattr(torch.optim, config.name.value)
+    kind = getattr(torch.optim, config.name.value, None)
+    if kind is None:
+        message = (
+            f"{_FIELD}.name: torch.optim.{config.name} needs a newer torch than {torch.__version__}"
+            "; install one, or choose another optimizer"
+        )
+        raise OptimizerRefused(message)
     arguments = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in config.arguments.items()
@@ -59,17 +65,13 @@ class InnerSteps:
         rates: Factor,
     ) -> None:
         """`factors`: of each parameter. Torch steps all parameters of a group at once."""
+        self._config = config
         self._parameters = parameters
         self._factor = rates
-        groups: dict[tuple[float, float], list[Tensor]] = {}
+        self._groups: dict[tuple[float, float], list[Tensor]] = {}
         for parameter, own in zip(parameters, factors, strict=True):
-            groups.setdefault((own.learning_rate, own.weight_decay), []).append(parameter)
-        self._optimizer = make(config, groups.values())
-        for group, (rate, decay) in zip(self._optimizer.param_groups, groups, strict=True):
-            group["lr"] *= rate
-            if "weight_decay" in group:
-                group["weight_decay"] *= decay
-        self._full = [group["lr"] for group in self._optimizer.param_groups]
+            self._groups.setdefault((own.learning_rate, own.weight_decay), []).append(parameter)
+        self._begin()
 
     def step(self, present: Sequence[bool], samples: int) -> None:
         """Step by the gradients of the parameters that have one."""
@@ -80,8 +82,19 @@ class InnerSteps:
         self._optimizer.step()
 
     def forget(self) -> None:
-        """Begin anew: what is remembered led to parameters that are no numbers."""
-        self._optimizer.state.clear()
+        """Begin anew: what is remembered led to parameters that are no numbers.
+
+        Of older versions of torch, some make state when they are made, and cannot step without.
+        """
+        self._begin()
+
+    def _begin(self) -> None:
+        self._optimizer = make(self._config, self._groups.values())
+        for group, (rate, decay) in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group["lr"] *= rate
+            if "weight_decay" in group:
+                group["weight_decay"] *= decay
+        self._full = [group["lr"] for group in self._optimizer.param_groups]
 
     def _set_rate(self, samples: int) -> None:
         if self._factor is full_rate:

@@ -24,6 +24,32 @@ def test_each_optimizer_takes_steps_by_its_defaults(name: OptimizerName) -> None
     inner_optimizer.check(named(name), nn.Linear(3, 2, bias=False))
 
 
+@pytest.mark.parametrize("name", OptimizerName)
+def test_each_optimizer_steps_as_a_new_one_after_it_has_forgotten(name: OptimizerName) -> None:
+    used, new = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    of = [Factors(0, 4, 0.5, 0.5)]
+    steps = InnerSteps(named(name), [used], of, full_rate)
+    used.grad = torch.full((2, 2), 3.0)
+    steps.step([True], 0)
+    used.data.fill_(1.0)
+
+    steps.forget()
+    for parameter in (used, new):
+        parameter.grad = torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    steps.step([True], 0)
+    InnerSteps(named(name), [new], of, full_rate).step([True], 0)
+
+    assert torch.equal(used, new)
+
+
+def test_an_optimizer_that_this_torch_does_not_know_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(OptimizerRefused, match=r"^spec.*optimizer.name: .*Muon needs a newer"):
+        inner_optimizer.check(named("Muon"), nn.Linear(3, 2, bias=False))
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
