@@ -57,7 +57,8 @@ class LocalSteps(StrategyKind):
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
-    a push for each; a kill of a replica costs up to as many of its steps."""
+    a push for each. A kill of a replica costs up to as many of its steps, or with `adopt: add` up to
+    twice as many: its latest push may not have arrived yet."""
 
     seconds: Positive | None = None
     """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
