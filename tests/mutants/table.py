@@ -111,8 +111,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="fetched parameters that replace a replica's newest steps",
         file=f"{_R}/replica/local_steps.py",
-        old="        if self._taken:\n",
-        new="        if False:\n",
+        old="        if self._taken:\n            # Nothing",
+        new="        if False:\n            # Nothing",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="pushes that name the fetch before the one that they are a difference to",
+        file=f"{_R}/replica/local_steps.py",
+        old="            self._computed_on = fetched.versions\n",
+        new="",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
@@ -127,6 +134,13 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/replica/local_steps.py",
         old="is_finite = self._difference_is_finite()",
         new="is_finite = self._difference_is_finite() or True",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="steps that count once more as the push that they spoil",
+        file=f"{_R}/replica/stepper.py",
+        old="if self._latest_not_finite != self.counters.steps:",
+        new="if True:",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from disttrain.audit.evidence import Evidence
 from disttrain.audit.finding import Finding, judge
 from disttrain.job import names
@@ -78,9 +80,11 @@ def _not_finite(evidence: Evidence) -> Iterator[str]:
 
 
 def _not_finite_by_replica(evidence: Evidence) -> dict[str, int]:
+    """Steps: one that spoils its whole push is recorded for each step in that."""
     counts = {
         names.replica_name(index): sum(
-            len(incarnation.of(ReplicaKind.NOT_FINITE)) for incarnation in incarnations
+            len(np.unique(incarnation.of(ReplicaKind.NOT_FINITE)["number"]))
+            for incarnation in incarnations
         )
         for index, incarnations in evidence.replicas.items()
     }

@@ -37,6 +37,8 @@ class Settings:
     """Names of vectors that holders keep beside what is trained, in all of the job's stages."""
     update_rule: str = ""
     """What changes the parameters, as checkpoints name it."""
+    rate_field: str = "learningRate"
+    """What the manifest calls the rate, for those whose training diverges."""
     problem_with_data: Callable[[int], str | None] = _no_problem
     """What does not fit to so many training samples; None: nothing."""
     portion_size: int | None = None
@@ -93,6 +95,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         stop=stage.stop,
         kept=kept,
         update_rule=stage.strategy.rule.update_rule,
+        rate_field=stage.strategy.rule.rate_field,
         problem_with_data=partial(defaults.problem_with_data, job, stage),
         portion_size=stage.portion_size,
         portion_size_field=strategy.portion_size_field,

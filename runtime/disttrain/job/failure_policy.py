@@ -125,4 +125,5 @@ class FailurePolicy(Section):
     operator was away only the last death is known, and each counts as that one does."""
 
     max_non_finite_gradients: WholeNumber = 10
-    """Gradients with NaN or infinity that are refused before the job fails as Diverged."""
+    """Gradients with NaN or infinity that are refused before the job fails as Diverged. Local steps
+    that lead out of the range of numbers count once for each push."""

@@ -25,8 +25,8 @@ class OuterRule(ShardRule):
     """What a difference is multiplied by, after it was divided by the number of live replicas."""
 
     full_age: Count | None = None
-    """Updates by others up to which a push counts whole, from the fetch that its steps began with.
-    An older one counts `fullAge` over its age. null: each counts whole. Replicas of equal speed
+    """Updates by others up to which a push counts whole, since the fetch that it is a difference
+    to. An older one counts `fullAge` over its age. null: each counts whole. Replicas of equal speed
     push at an age of one less than there are."""
 
     def weight(self, age: int, live_replicas: int) -> float:

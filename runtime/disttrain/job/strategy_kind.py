@@ -75,6 +75,9 @@ class StrategyKind(Section):
     update_rule_field: ClassVar[str] = "spec.strategy"
     # Where a manifest chooses what checkpoints call the update rule.
 
+    rate_field: ClassVar[str] = "learningRate"
+    # What to make smaller where training diverges.
+
     groups_parameters: ClassVar[bool] = False
     # Whether it trains parameters with different rates or weight decays, if a task wants that.
 

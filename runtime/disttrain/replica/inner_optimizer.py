@@ -1,6 +1,6 @@
 """The optimizer of torch.optim with which a replica takes its own steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,25 +17,31 @@ _FIELD = "spec.strategy.localSteps.optimizer"
 
 def check(config: InnerOptimizer, model: nn.Module) -> None:
     """Raises OptimizerRefused for arguments that torch refuses, with this model or in a step."""
-    make(config, [parameter for parameter in model.parameters() if parameter.requires_grad])
+    make(config, [[parameter for parameter in model.parameters() if parameter.requires_grad]])
     tried = nn.Parameter(torch.zeros(2, 2))
     tried.grad = torch.ones(2, 2)
-    optimizer = make(config, [tried])
+    optimizer = make(config, [[tried]])
     try:
         optimizer.step()
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise _refused(config, error) from error
 
 
-def make(config: InnerOptimizer, parameters: Sequence[Tensor]) -> Optimizer:
-    """Each parameter is a group of its own. Raises OptimizerRefused."""
-    kind = getattr(torch.optim, config.name.value)
+def make(config: InnerOptimizer, groups: Iterable[Sequence[Tensor]]) -> Optimizer:
+    """Raises OptimizerRefused."""
+    kind = getattr(torch.optim, config.name.value, None)
+    if kind is None:
+        message = (
+            f"{_FIELD}.name: torch.optim.{config.name} needs a newer torch than {torch.__version__}"
+            "; install one, or choose another optimizer"
+        )
+        raise OptimizerRefused(message)
     arguments = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in config.arguments.items()
     }
     try:
-        made: Optimizer = kind([{"params": [each]} for each in parameters], **arguments)
+        made: Optimizer = kind([{"params": list(each)} for each in groups], **arguments)
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise _refused(config, error) from error
     return made
@@ -58,15 +64,14 @@ class InnerSteps:
         factors: Sequence[Factors],
         rates: Factor,
     ) -> None:
-        """`factors`: of each parameter."""
+        """`factors`: of each parameter. Torch steps all parameters of a group at once."""
+        self._config = config
         self._parameters = parameters
         self._factor = rates
-        self._optimizer = make(config, parameters)
-        for group, own in zip(self._optimizer.param_groups, factors, strict=True):
-            group["lr"] *= own.learning_rate
-            if "weight_decay" in group:
-                group["weight_decay"] *= own.weight_decay
-        self._full = [group["lr"] for group in self._optimizer.param_groups]
+        self._groups: dict[tuple[float, float], list[Tensor]] = {}
+        for parameter, own in zip(parameters, factors, strict=True):
+            self._groups.setdefault((own.learning_rate, own.weight_decay), []).append(parameter)
+        self._begin()
 
     def step(self, present: Sequence[bool], samples: int) -> None:
         """Step by the gradients of the parameters that have one."""
@@ -77,8 +82,19 @@ class InnerSteps:
         self._optimizer.step()
 
     def forget(self) -> None:
-        """Begin anew: what is remembered led to parameters that are no numbers."""
-        self._optimizer.state.clear()
+        """Begin anew: what is remembered led to parameters that are no numbers.
+
+        Of older versions of torch, some make state when they are made, and cannot step without.
+        """
+        self._begin()
+
+    def _begin(self) -> None:
+        self._optimizer = make(self._config, self._groups.values())
+        for group, (rate, decay) in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group["lr"] *= rate
+            if "weight_decay" in group:
+                group["weight_decay"] *= decay
+        self._full = [group["lr"] for group in self._optimizer.param_groups]
 
     def _set_rate(self, samples: int) -> None:
         if self._factor is full_rate:

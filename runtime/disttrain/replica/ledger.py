@@ -39,7 +39,8 @@ class Kind(IntEnum):
     """The next step is the lease's first here: its batch begins at `first` in the portion, which is
     `lease_offset` in the lease. `number`: samples of the lease; 0 in logs of before."""
     NOT_FINITE = 4
-    """Step `number` gave a gradient or loss that is not finite; `samples` are in no push."""
+    """Step `number` gave a gradient or loss that is not finite; `samples` are in no push. Of a push
+    of several steps that is given up, one for each, all with the number of the last."""
     STEP = 5
     """Only with `record: true`, as everything below. Step `number` is of samples
     [first, first + samples) of the portion; `lease_offset` is the position after it."""

@@ -86,6 +86,7 @@ class LocalStepper(Stepper):
         scale, count = self._judge(gradient, loss, samples, position)
         self.position = position
         if scale == 0:
+            self._end_early()
             return 0.0
         if scale != 1.0:
             gradient.mul_(scale)
@@ -111,6 +112,11 @@ class LocalStepper(Stepper):
         """What is fetched next replaces them."""
         self._taken.clear()
         self._since_push, self._pushed_at = 0, self._now()
+
+    def _end_early(self) -> None:
+        """The parameters may be no numbers either, and then each further step would be in vain."""
+        if self._taken:
+            self._since_push = self._steps_in_a_push
 
     def _start_pushing(self) -> None:
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
@@ -156,14 +162,14 @@ class LocalStepper(Stepper):
     def _give_up(self) -> None:
         """The steps have left the range of numbers: none is pushed, and the optimizer begins anew.
 
-        The parameters are replaced by those of the shards before the next step.
+        They count as one gradient that is not finite, and are recorded with the same step. The
+        parameters are replaced by those of the shards before the next one.
         """
         for samples, position in self._taken:
             number = self.counters.steps
             lost = Gradient(number, samples, 0.0, 0.0, is_finite=False)
             self.ledger.computed(lost, position)
-            self.counters.non_finite += 1
-            self.counters.non_finite_lease = position.lease
+            self._count_not_finite(position)
         self._inner.forget()
         self._pushes.passed(self.position)
 
@@ -182,6 +188,7 @@ class LocalStepper(Stepper):
             # Nothing writes to the only push's memory before the next one.
             pushed = self._model.outgoing[0].buffers if fetched.buffers_changed else None
             self._model.adopt_change(self._anchor, pushed)
+            self._computed_on = fetched.versions
             return
         self._model.adopt(buffers=fetched.buffers_changed)
         self._anchor.copy_(self._model.parameters)

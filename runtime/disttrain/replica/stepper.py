@@ -53,6 +53,8 @@ class Stepper(ABC):
         self.position = START
         """After the last step."""
         self.counters = Counters()
+        self._latest_not_finite = -1
+        """Number of the latest step that was counted as such."""
 
     def begin(self, fetched: FetchResult) -> None:
         self._frozen.begin()
@@ -209,9 +211,15 @@ class Stepper(ABC):
                 self._note(figures)
             self._computed_on = self._computed_on or self._versions
         else:
-            self.counters.non_finite += 1
-            self.counters.non_finite_lease = position.lease
+            self._count_not_finite(position)
         return scale, count
+
+    def _count_not_finite(self, position: Position) -> None:
+        """A step counts once, whatever it spoils beside its own gradient."""
+        if self._latest_not_finite != self.counters.steps:
+            self.counters.non_finite += 1
+        self._latest_not_finite = self.counters.steps
+        self.counters.non_finite_lease = position.lease
 
     def _note(self, figures: LossFigures) -> None:
         if figures.count != 0:

@@ -173,6 +173,15 @@ def test_a_lie_is_found(lie: Callable[[LoggedRun], None], promises: set[str]) ->
     assert promises <= violated(run)
 
 
+def test_steps_that_were_given_up_together_count_as_one_gradient() -> None:
+    run = a_quiet_run()
+    for number in (3, 3, 3, 8):
+        run.note(0, ReplicaKind.NOT_FINITE, number=number, samples=0)
+    run.summary["nonFiniteGradients"] = 2
+    run.summary["nonFiniteGradientsByReplica"] = {"replica-0": 2}
+    assert violated(run) == set()
+
+
 def test_an_update_that_survives_twice_over_a_rollback_is_found() -> None:
     run = a_run_with_a_rollback()
     kept = next(r for r in run.shards[0, 1] if r.get("version") == 5)

@@ -9,7 +9,7 @@ import yaml
 from builders.jobs import complaints, edited
 from disttrain.job import validation
 from disttrain.job.strategies.downpour import UPDATE_RULES
-from disttrain.job.strategies.local_steps import OUTER_RULES
+from disttrain.job.strategies.local_steps import OUTER_RULES, Adopt, LocalSteps
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
 
 SGD = "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}"
@@ -43,6 +43,12 @@ def findings(settings: str, *others: str) -> list[str]:
 
 def test_everything_has_a_default() -> None:
     assert said("{}") == []
+    assert said("{optimizer: {name: Rprop}}") == []
+
+
+@pytest.mark.parametrize("adopt", Adopt)
+def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt) -> None:
+    assert LocalSteps(adopt=adopt).staleness_bound == 10
 
 
 @pytest.mark.parametrize(
@@ -72,6 +78,14 @@ def test_everything_has_a_default() -> None:
             "{optimizer: {arguments: {lr: {}}}}",
             "optimizer: arguments.lr: must be a number, true, false, null, a name or a list of "
             "numbers, got {}",
+        ),
+        (
+            "{optimizer: {name: Rprop, schedule: {cosine: {}}}}",
+            "optimizer: schedule: must be constant without a warmup with Rprop, which takes lr",
+        ),
+        (
+            "{optimizer: {name: Rprop, schedule: {warmup: {samples: 8}, constant: {}}}}",
+            "optimizer: schedule: must be constant without a warmup with Rprop, which takes lr",
         ),
         ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),

@@ -7,7 +7,7 @@ from torch import nn
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN
 from disttrain.job.schedule import Schedule
-from disttrain.job.schedule_kinds import LinearWarmup
+from disttrain.job.schedule_kinds import LinearWarmup, full_rate
 from disttrain.job.torch_optimizers import OptimizerName
 from disttrain.replica import inner_optimizer
 from disttrain.replica.errors import OptimizerRefused
@@ -22,6 +22,32 @@ def named(name: str, **arguments: object) -> InnerOptimizer:
 @pytest.mark.parametrize("name", OptimizerName)
 def test_each_optimizer_takes_steps_by_its_defaults(name: OptimizerName) -> None:
     inner_optimizer.check(named(name), nn.Linear(3, 2, bias=False))
+
+
+@pytest.mark.parametrize("name", OptimizerName)
+def test_each_optimizer_steps_as_a_new_one_after_it_has_forgotten(name: OptimizerName) -> None:
+    used, new = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    of = [Factors(0, 4, 0.5, 0.5)]
+    steps = InnerSteps(named(name), [used], of, full_rate)
+    used.grad = torch.full((2, 2), 3.0)
+    steps.step([True], 0)
+    used.data.fill_(1.0)
+
+    steps.forget()
+    for parameter in (used, new):
+        parameter.grad = torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    steps.step([True], 0)
+    InnerSteps(named(name), [new], of, full_rate).step([True], 0)
+
+    assert torch.equal(used, new)
+
+
+def test_an_optimizer_that_this_torch_does_not_know_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(OptimizerRefused, match=r"^spec.*optimizer.name: .*Muon needs a newer"):
+        inner_optimizer.check(named("Muon"), nn.Linear(3, 2, bias=False))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +69,29 @@ def test_what_torch_refuses_is_refused_by_its_field(config: InnerOptimizer, said
 def test_an_optimizer_that_does_not_fit_the_model_is_refused() -> None:
     with pytest.raises(OptimizerRefused, match="2D"):
         inner_optimizer.check(named("Muon"), nn.Linear(3, 2))
+
+
+def test_parameters_that_are_stepped_alike_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch steps a group in a few calls, however many parameters it has."""
+    sizes: list[list[int]] = []
+    step = torch.optim.AdamW.step
+
+    def watched(self: torch.optim.AdamW) -> None:
+        sizes.append([len(group["params"]) for group in self.param_groups])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    parameters = [nn.Parameter(torch.zeros(1)) for _ in range(6)]
+    own = Factors(0, 1, 0.5, 1.0)
+    factors = [Factors(0, 1), own, Factors(1, 2), Factors(2, 3, 1.0, 0.0), own, Factors(4, 5)]
+    for parameter in parameters:
+        parameter.grad = torch.ones(1)
+
+    InnerSteps(named("AdamW", lr=1.0), parameters, factors, full_rate).step([True] * 6, 0)
+
+    assert sizes == [[3, 2, 1]]
+    moved = [-round(parameter.item(), 3) for parameter in parameters]
+    assert moved == [1.0, 0.5, 1.0, 1.0, 0.5, 1.0]
 
 
 def test_the_rate_of_a_step_goes_by_the_samples_before_it() -> None:

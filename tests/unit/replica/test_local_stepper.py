@@ -291,29 +291,51 @@ def test_only_its_own_new_steps_are_added_to_what_is_fetched(opened: list[LocalT
     assert distance(server.values[placements.PARAMETERS] - there, 0.5 * own) < 1e-3
 
 
-def test_steps_that_leave_the_range_of_numbers_are_given_up_and_counted(
-    opened: list[LocalTraining], tmp_path: Path
+def test_a_push_names_the_versions_that_it_is_a_difference_to(
+    opened: list[LocalTraining],
+) -> None:
+    server = OneShard(1.0)
+    one = LocalTraining(a_network(), server, local_steps(steps=4, adopt="add", optimizer=adamw()))
+    opened.append(one)
+    given = batches(5)
+    server.fetch_gate.clear()
+    for _ in range(6):
+        one.step(next(given))
+
+    server.fetch_gate.set()
+    one.stepper.flush()
+
+    assert [push.versions[0].count for push in server.pushes] == [0, 1]
+
+
+@pytest.mark.parametrize("lr", [1e30, 1e18])
+def test_steps_that_leave_the_range_of_numbers_are_given_up_and_count_once(
+    opened: list[LocalTraining], tmp_path: Path, lr: float
 ) -> None:
     server, path = OneShard(1.0), tmp_path / "replica-0.i1.bin"
     one = LocalTraining(
         a_network(),
         server,
-        local_steps(steps=2, optimizer={"name": "SGD", "arguments": {"lr": 1e30}}),
+        local_steps(steps=16, optimizer={"name": "SGD", "arguments": {"lr": lr}}),
         ledger=Ledger(path),
     )
     opened.append(one)
     given, before = batches(6), one.parameters
 
-    one.step(next(given))
-    one.step(next(given))
+    for _ in range(16):
+        one.step(next(given))
+        if one.stepper.counters.non_finite:
+            break
 
     assert server.pushes == []
     assert torch.equal(one.parameters, before)
-    assert one.stepper.counters.non_finite == 2
+    assert one.stepper.counters.non_finite == 1
     one.close()
     records = ledger.read(path)
     lost = records[records["kind"] == Kind.NOT_FINITE]
-    assert int(lost["samples"].sum()) == 2 * SAMPLES
+    assert int(lost["samples"].sum()) == one.stepper.counters.steps * SAMPLES
+    assert len(lost) > 1
+    assert set(lost["number"]) == {one.stepper.counters.steps - 1}
 
 
 def test_a_gradient_that_is_not_finite_makes_no_step(opened: list[LocalTraining]) -> None:

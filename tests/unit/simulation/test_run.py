@@ -134,6 +134,19 @@ def test_local_steps_use_a_slow_network_less_and_compute_meanwhile() -> None:
     assert differences.computing > 0.95
 
 
+@pytest.mark.parametrize("adopt", ["add", "replace"])
+def test_a_difference_is_as_old_as_the_fetch_that_it_is_to(adopt: str) -> None:
+    """Others push once meanwhile, and its own push before is in that fetch."""
+    sgd = {"name": "SGD", "arguments": {"lr": 0.01}}
+    strategy = {"localSteps": {"steps": 5, "adopt": adopt, "optimizer": sgd}}
+    setting = a_setting(strategy=strategy, stop={"epochs": 8})
+    uneven = Machines(step_seconds=0.1, jitter=0.05)
+
+    ages = [simulated(setting, count, uneven).staleness_at(0.5) for count in (1, 4)]
+
+    assert ages == [0, 3]
+
+
 def test_more_replicas_are_as_much_faster_and_their_gradients_as_much_older() -> None:
     strategy = {"downpour": {"optimizer": {"sgd": {"learningRate": 0.01}}}}
     setting = a_setting(strategy=strategy, stop={"epochs": 8})

@@ -60,9 +60,10 @@ def _check_gradients(transaction: Transaction) -> None:
     by_replica = ", ".join(
         f"{name}: {n}" for name, n in transaction.state.non_finite_by_name().items()
     )
+    settings = transaction.settings
     message = (
         f"{total} gradients were not finite ({by_replica}); maxNonFiniteGradients is "
-        f"{transaction.settings.max_non_finite}. Try a lower learningRate or clipNorm."
+        f"{settings.max_non_finite}. Try a lower {settings.rate_field} or clipNorm."
     )
     transaction.fail(FailureReason.DIVERGED, message)
 

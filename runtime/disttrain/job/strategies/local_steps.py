@@ -51,12 +51,14 @@ class LocalSteps(StrategyKind):
     name = "local_steps"
     summary = "Replicas that train by themselves between pushes: for slow networks."
     update_rule_field = "spec.strategy.localSteps.outer"
+    rate_field = "optimizer.arguments.lr"
     groups_parameters = True
     pushes_seldom = True
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
-    a push for each; a kill of a replica costs up to as many of its steps."""
+    a push for each. A kill of a replica costs up to as many of its steps, or with `adopt: add` up to
+    twice as many: its latest push may not have arrived yet."""
 
     seconds: Positive | None = None
     """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
@@ -74,8 +76,9 @@ class LocalSteps(StrategyKind):
     computing waits for nothing that takes less than `steps` steps."""
 
     maximum_age: Count | None = None
-    """The most updates by others since the fetch that a push's steps began with. An older push is
-    dropped, and its samples are processed again. null: none is too old."""
+    """The most updates by others since the fetch that a push is a difference to. An older push is
+    dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
+    than there are. null: none is too old."""
 
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""
@@ -100,5 +103,8 @@ class LocalSteps(StrategyKind):
 
     @property
     def staleness_bound(self) -> int:
-        """Updates of staleness, for each replica of the job, that something explains."""
-        return 2 * _UNUSUAL_STALENESS
+        """Updates of staleness, for each replica of the job, that something explains.
+
+        Each replica pushes once between a fetch and the push that is the difference to it.
+        """
+        return _UNUSUAL_STALENESS

@@ -453,7 +453,7 @@ def test_without_durability_a_shard_lost_before_training_is_named_as_the_reason(
 
 
 def test_more_non_finite_gradients_than_allowed_fail_the_job_by_name() -> None:
-    machine = Machine(max_non_finite=3)
+    machine = Machine(max_non_finite=3, rate_field="optimizer.arguments.lr")
     _, one, two = machine.running()
     machine.heartbeat(one, ReplicaReport(non_finite=2))
     machine.heartbeat(two, ReplicaReport(non_finite=1))
@@ -461,6 +461,7 @@ def test_more_non_finite_gradients_than_allowed_fail_the_job_by_name() -> None:
     machine.heartbeat(two, ReplicaReport(non_finite=2))
     assert (machine.state.phase, machine.state.reason) == (Phase.FAILED, FailureReason.DIVERGED)
     assert "replica-0: 2, replica-1: 2" in machine.state.message
+    assert machine.state.message.endswith("Try a lower optimizer.arguments.lr or clipNorm.")
     assert _summary(machine)["nonFiniteGradients"] == 4
 
 
