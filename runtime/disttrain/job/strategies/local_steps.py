@@ -57,7 +57,8 @@ class LocalSteps(StrategyKind):
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
-    a push for each; a kill of a replica costs up to as many of its steps."""
+    a push for each. A kill of a replica costs up to as many of its steps. With `adopt: add` it may
+    be twice as many, since its latest push may be under way."""
 
     seconds: Positive | None = None
     """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
