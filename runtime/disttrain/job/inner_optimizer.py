@@ -38,7 +38,8 @@ class InnerOptimizer(Section):
     """Largest L2 norm of one step's gradient; a longer one is scaled down to it. null: no limit."""
 
     schedule: Schedule = Schedule(constant=Constant())
-    """How `lr` changes with the samples that all replicas have processed."""
+    """How `lr` changes with the samples that all replicas have processed. Rprop takes none: it
+    changes the sizes of its steps by itself."""
 
     def problem(self) -> str | None:
         """Whether torch takes the values, replicas find out before they join."""
@@ -51,6 +52,11 @@ class InnerOptimizer(Section):
                     f"arguments.{name}: must be a number, true, false, null, a name or a list of "
                     f"numbers, got {value!r:.60}"
                 )
+        if self.name is OptimizerName.RPROP and not self.schedule.is_constant:
+            return (
+                "schedule: must be constant without a warmup with Rprop, which takes lr for its "
+                "first step alone and changes the sizes of steps by itself; leave it out"
+            )
         return None
 
     def problem_in(self, run: Extent) -> str | None:

@@ -77,6 +77,11 @@ class Schedule(Section):
         return chosen
 
     @property
+    def is_constant(self) -> bool:
+        """Whether the rate is the full one all the time."""
+        return self.beginning is None and self.constant is not None
+
+    @property
     def beginning(self) -> Warmup | None:
         return self.warmup or self.rule.own_warmup
 

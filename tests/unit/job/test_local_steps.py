@@ -43,6 +43,7 @@ def findings(settings: str, *others: str) -> list[str]:
 
 def test_everything_has_a_default() -> None:
     assert said("{}") == []
+    assert said("{optimizer: {name: Rprop}}") == []
 
 
 @pytest.mark.parametrize("adopt", Adopt)
@@ -77,6 +78,14 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "{optimizer: {arguments: {lr: {}}}}",
             "optimizer: arguments.lr: must be a number, true, false, null, a name or a list of "
             "numbers, got {}",
+        ),
+        (
+            "{optimizer: {name: Rprop, schedule: {cosine: {}}}}",
+            "optimizer: schedule: must be constant without a warmup with Rprop, which takes lr",
+        ),
+        (
+            "{optimizer: {name: Rprop, schedule: {warmup: {samples: 8}, constant: {}}}}",
+            "optimizer: schedule: must be constant without a warmup with Rprop, which takes lr",
         ),
         ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),
