@@ -4,7 +4,7 @@ import inspect
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from disttrain.job import subclasses
 from disttrain.job.inner_optimizer import InnerOptimizer
@@ -12,8 +12,8 @@ from disttrain.job.length import Extent
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
-from disttrain.job.section import Count, Positive, one_of
-from disttrain.job.strategy_kind import Precision, StrategyKind
+from disttrain.job.section import Count, Positive, one_of, refused
+from disttrain.job.strategy_kind import Numbers, Precision, StrategyKind
 
 OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
 
@@ -43,6 +43,16 @@ class Adopt(StrEnum):
 
 _UNUSUAL_STALENESS = 10
 """Times what replicas of equal speed cause."""
+
+
+def _known(precision: object) -> object:
+    if precision == Numbers.BFLOAT16:
+        message = (
+            "must be float32 or float64, got 'bfloat16', which only downpour has; for local steps "
+            "use torch.autocast in Task.loss"
+        )
+        raise refused(message)
+    return precision
 
 
 class LocalSteps(StrategyKind):
@@ -80,8 +90,11 @@ class LocalSteps(StrategyKind):
     dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
     than there are. null: none is too old."""
 
-    precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
-    """Numbers of the model, of the vectors on the shards, and on the wire."""
+    precision: Annotated[Precision, Field(strict=False), BeforeValidator(_known)] = (
+        Precision.FLOAT32
+    )
+    """Numbers of the model, of the vectors on the shards, and on the wire. For bfloat16 use
+    torch.autocast in `Task.loss`."""
 
     @property
     def update_rule(self) -> str:
