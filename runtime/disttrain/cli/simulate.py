@@ -106,7 +106,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         every = evaluate_every or max(batch, setting.train_samples // _EVALUATIONS_PER_EPOCH)
         results = [_run(job, SimulatedRun(setting, assumed, count, every)) for count in counts]
         target = job.spec.stop.target_metric
-        found.append(Outcome(job=job.metadata.name, target=target, results=tuple(results)))
+        found.append(
+            Outcome(
+                job=job.metadata.name,
+                target=target,
+                less_network=job.spec.strategy.rule.against_a_slow_network,
+                results=tuple(results),
+            )
+        )
     if as_json:
         typer.echo(outcome.to_json(found), nl=False)
     else:

@@ -139,6 +139,11 @@ class StrategyKind(Section):
         return False
 
     @property
+    def against_a_slow_network(self) -> str:
+        """What in a manifest makes replicas use the network less."""
+        return "larger batches"
+
+    @property
     def planned_rate(self) -> tuple[float, Schedule] | None:
         """The full learning rate and how it changes, where the manifest says both."""
         return None

@@ -153,6 +153,10 @@ class Downpour(StrategyKind):
         return problem and f"ema.{problem}"
 
     @property
+    def against_a_slow_network(self) -> str:
+        return f"{super().against_a_slow_network} or pushEvery"
+
+    @property
     def planned_rate(self) -> tuple[float, Schedule]:
         return self.optimizer.rule.learning_rate, self.optimizer.rule.schedule
 

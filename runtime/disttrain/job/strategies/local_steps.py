@@ -105,6 +105,10 @@ class LocalSteps(StrategyKind):
         return self.precision
 
     @property
+    def against_a_slow_network(self) -> str:
+        return f"{super().against_a_slow_network} or more localSteps.steps"
+
+    @property
     def planned_rate(self) -> tuple[float, Schedule] | None:
         """Torch's default is not known here."""
         rate = self.optimizer.arguments.get("lr")
