@@ -10,6 +10,10 @@ from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Section
 
+UNUSUAL_STALENESS = 10
+"""Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
+where processes share cores."""
+
 
 class Precision(StrEnum):
     """With which numbers a job computes."""

@@ -1,6 +1,5 @@
 """Local steps as a manifest describes them: replicas train alone, and push what has changed."""
 
-import inspect
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -13,16 +12,12 @@ from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Positive, one_of, refused
-from disttrain.job.strategy_kind import Numbers, Precision, StrategyKind
+from disttrain.job.strategy_kind import UNUSUAL_STALENESS, Numbers, Precision, StrategyKind
 
 OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
 
 
-def _first_sentence(rule: type[OuterRule]) -> str:
-    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
-
-
-class Outer(one_of(*((rule.name, rule, _first_sentence(rule)) for rule in OUTER_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
+class Outer(one_of(*(rule.option() for rule in OUTER_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
     """Exactly one rule for the differences that replicas push, applied on the shards."""
 
     @property
@@ -39,10 +34,6 @@ class Adopt(StrEnum):
     ADD = "add"
     """It goes on at once, and adds later what the others have changed: computing does not wait as
     long as a push and a fetch take less than its steps between two pushes."""
-
-
-_UNUSUAL_STALENESS = 10
-"""Times what replicas of equal speed cause."""
 
 
 def _known(precision: object) -> object:
@@ -124,4 +115,4 @@ class LocalSteps(StrategyKind):
 
         Each replica pushes once between a fetch and the push that is the difference to it.
         """
-        return _UNUSUAL_STALENESS
+        return UNUSUAL_STALENESS
