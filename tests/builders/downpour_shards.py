@@ -8,12 +8,12 @@ from disttrain.holder.values import Values
 from disttrain.job.length import UNKNOWN, Extent, Length
 from disttrain.job.staleness import Staleness
 from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Rule
-from disttrain.parameter_server.update_rules import rule_for
 
 
 def build(

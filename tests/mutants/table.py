@@ -137,6 +137,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
+        name="steps that go on from parameters that are no numbers",
+        file=f"{_R}/replica/local_steps.py",
+        old="            self._since_push = self._steps_in_a_push\n",
+        new="            pass\n",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="parameters without a rate of their own that are stepped one by one",
+        file=f"{_R}/replica/inner_optimizer.py",
+        old="self._groups.setdefault((own.learning_rate, own.weight_decay), [])",
+        new="self._groups.setdefault((own.learning_rate, len(self._groups)), [])",
+        tests=(f"{_UNIT}/replica/test_inner_optimizer.py",),
+    ),
+    Mutant(
         name="steps that count once more as the push that they spoil",
         file=f"{_R}/replica/stepper.py",
         old="if self._latest_not_finite != self.counters.steps:",

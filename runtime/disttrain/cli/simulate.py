@@ -110,7 +110,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         every = evaluate_every or max(batch, _between_evaluations(setting))
         results = [_run(job, SimulatedRun(setting, assumed, count, every)) for count in counts]
         target = job.spec.stop.target_metric
-        found.append(Outcome(job=job.metadata.name, target=target, results=tuple(results)))
+        found.append(
+            Outcome(
+                job=job.metadata.name,
+                target=target,
+                less_network=job.spec.strategy.rule.against_a_slow_network,
+                results=tuple(results),
+            )
+        )
     if as_json:
         typer.echo(outcome.to_json(found), nl=False)
     else:

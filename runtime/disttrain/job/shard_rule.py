@@ -1,6 +1,7 @@
 """What shards do with a push, as a manifest describes it: the vectors that it needs, its rate."""
 
-from typing import ClassVar
+import inspect
+from typing import ClassVar, Self
 
 from disttrain.job.length import Extent
 from disttrain.job.schedule_kinds import Factor, full_rate
@@ -42,6 +43,11 @@ class ShardRule(Section):
 
     learning_rate: Positive
     """What a push is multiplied by."""
+
+    @classmethod
+    def option(cls) -> tuple[str, type[Self], str]:
+        """What `section.one_of` wants of it; the first paragraph of its docstring describes it."""
+        return cls.name, cls, (inspect.getdoc(cls) or "").partition("\n\n")[0]
 
     @property
     def initial_state(self) -> dict[str, float]:

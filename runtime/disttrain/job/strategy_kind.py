@@ -10,6 +10,10 @@ from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Section
 
+UNUSUAL_STALENESS = 10
+"""Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
+where processes share cores."""
+
 
 class Precision(StrEnum):
     """With which numbers a job computes."""
@@ -137,6 +141,11 @@ class StrategyKind(Section):
     def autocasts(self) -> bool:
         """Whether models compute in bfloat16 what PyTorch takes to be safe in it."""
         return False
+
+    @property
+    def against_a_slow_network(self) -> str:
+        """What in a manifest makes replicas use the network less."""
+        return "larger batches"
 
     @property
     def planned_rate(self) -> tuple[float, Schedule] | None:

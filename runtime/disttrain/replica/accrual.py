@@ -1,4 +1,4 @@
-"""What becomes of a step's gradient: Algorithm 1.1's accrued gradients, and local steps."""
+"""What becomes of a step's gradient: Algorithm 1.1's accrued gradients, and steps of one's own."""
 
 from collections.abc import Callable, Sequence
 
@@ -128,7 +128,7 @@ class Accrual:
             self._counted += share
 
 
-class LocalSteps:
+class StepsBetweenFetches:
     """Belongs to the compute thread.
 
     As on a shard, a step's rate is decided by the samples before it: those in the parameters that

@@ -7,7 +7,7 @@ from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica.accrual import Accrual, LocalSteps
+from disttrain.replica.accrual import Accrual, StepsBetweenFetches
 from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.stepper import Stepper
@@ -40,7 +40,9 @@ class Downpour(Stepper):
         self._rule = rule
         self._accrual = Accrual(self._model, self._pushes.acquire, manifest.push_every)
         rates = rule.schedule.rates(run)
-        self._local_steps = LocalSteps(manifest.rate_of_local_steps, rates, self._model.factors)
+        self._own_steps = StepsBetweenFetches(
+            manifest.rate_of_local_steps, rates, self._model.factors
+        )
         self._decay = rule.gradient_decay
         watches = self._decay > 0 or rule.zero_is_a_step
         self._present = self._model.watch_gradients() if watches else None
@@ -51,7 +53,7 @@ class Downpour(Stepper):
 
     @property
     def samples(self) -> int:
-        return self._local_steps.samples
+        return self._own_steps.samples
 
     def begin_step(self) -> Tensor:
         """Start fetching if it is time; where the step's gradient goes, all zero."""
@@ -97,7 +99,7 @@ class Downpour(Stepper):
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         if not self._adopt_fetched():
-            self._local_steps.step(self._model.parameters, gradient, scale, samples)
+            self._own_steps.step(self._model.parameters, gradient, scale, samples)
         if self._fetches_now:
             self._pace.ended(self._fetches.last_seconds)
         self.counters.steps += 1
@@ -148,4 +150,4 @@ class Downpour(Stepper):
 
     def _compute_with(self, fetched: FetchResult) -> None:
         super()._compute_with(fetched)
-        self._local_steps.adopted(fetched.samples)
+        self._own_steps.adopted(fetched.samples)

@@ -21,6 +21,8 @@ class Outcome:
 
     job: str
     target: TargetMetric | None
+    less_network: str
+    """What the manifest's strategy has against a slow network."""
     results: tuple[Result, ...]
     """By increasing number of replicas."""
 
@@ -54,8 +56,8 @@ def advice(outcome: Outcome) -> str:
         text += f". Not reached with {', '.join(failed)}: the rate may be too high for so many"
     if taken.computing < _GOOD_USE:
         text += (
-            f". They compute for {taken.computing:.0%} of their time only; larger batches or "
-            "pushEvery use the network less"
+            f". They compute for {taken.computing:.0%} of their time only; "
+            f"{outcome.less_network} use the network less"
         )
     return text
 

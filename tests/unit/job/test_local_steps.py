@@ -87,6 +87,11 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "{optimizer: {name: Rprop, schedule: {warmup: {samples: 8}, constant: {}}}}",
             "optimizer: schedule: must be constant without a warmup with Rprop, which takes lr",
         ),
+        (
+            "{precision: bfloat16}",
+            "precision: must be float32 or float64, got 'bfloat16', which only downpour has; for "
+            "local steps use torch.autocast in Task.loss",
+        ),
         ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),
         (

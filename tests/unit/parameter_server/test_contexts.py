@@ -18,12 +18,12 @@ from disttrain.job.staleness import ScaleRate, Staleness
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
 from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
-from disttrain.parameter_server.update_rules import rule_for
 from disttrain.transport.header import Verb
 
 RATE, MOMENTUM = 0.01, 0.8

@@ -17,11 +17,11 @@ from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.adamw import AdamW
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import restoring
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import Answer, ShardState
 from disttrain.parameter_server.presence import MARK
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.update_rules import rule_for
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
 from disttrain.transport.header import ElementType, Reason, Verb

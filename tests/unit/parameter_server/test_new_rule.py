@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from disttrain.job.strategies.downpour import UPDATE_RULES
-from disttrain.parameter_server.update_rules import rule_for
+from disttrain.parameter_server.arithmetic import rule_for
 
 PRODUCT = Path(__file__).parents[3] / "runtime/disttrain"
 

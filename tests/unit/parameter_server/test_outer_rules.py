@@ -14,7 +14,7 @@ from disttrain.job.outer_rules.average import Average
 from disttrain.job.outer_rules.blend import Blend
 from disttrain.job.outer_rules.delayed_nesterov import DelayedNesterov
 from disttrain.job.outer_rules.nesterov import Nesterov
-from disttrain.parameter_server import outer_rules, strategies
+from disttrain.parameter_server import arithmetic, strategies
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
@@ -39,7 +39,7 @@ def a_push(rate: float, live_replicas: int = 1, age: int = 0) -> PushContext:
 
 def pushed(config: OuterRule, live_replicas: int, dtype: torch.dtype) -> torch.Tensor:
     """The parameters after many differences, each of them cut into chunks."""
-    rule, draw = outer_rules.rule_for(config), torch.Generator().manual_seed(0)
+    rule, draw = arithmetic.rule_for(config), torch.Generator().manual_seed(0)
     parameters = torch.randn(ELEMENTS, generator=draw, dtype=dtype)
     state = {name: torch.zeros_like(parameters) for name in config.kept}
     for number in range(PUSHES):
@@ -80,7 +80,7 @@ def test_momentum_over_differences_of_one_replica_is_that_of_torch(
 def test_delayed_momentum_of_a_round_of_replicas_is_a_step_of_their_mean() -> None:
     """Synchronous DiLoCo: three replicas push in each round, and then fetch."""
     config = DelayedNesterov(learning_rate=0.7, momentum=0.8)
-    rule, draw = outer_rules.rule_for(config), torch.Generator().manual_seed(1)
+    rule, draw = arithmetic.rule_for(config), torch.Generator().manual_seed(1)
     found, plain = torch.zeros(7), nn.Parameter(torch.zeros(7))
     state = {name: torch.zeros(7) for name in config.kept}
     optimizer = torch.optim.SGD([plain], lr=0.7, momentum=0.8, nesterov=True)
@@ -96,7 +96,7 @@ def test_delayed_momentum_of_a_round_of_replicas_is_a_step_of_their_mean() -> No
 
 
 def test_a_blend_with_one_replica_has_the_pushed_bits() -> None:
-    rule = outer_rules.rule_for(Blend())
+    rule = arithmetic.rule_for(Blend())
     found, pushed_ones = torch.tensor([1e8, 3.0]), torch.tensor([1e-8, 0.1])
     rule.apply(Chunk(found, {}, {}), pushed_ones, a_push(1.0, 1))
     assert torch.equal(found, pushed_ones)
@@ -107,7 +107,7 @@ def test_a_blend_with_one_replica_has_the_pushed_bits() -> None:
 
 @pytest.mark.parametrize(("age", "whole"), [(-1, 1.0), (0, 1.0), (4, 1.0), (8, 0.5), (40, 0.1)])
 def test_a_push_beyond_the_full_age_counts_less(age: int, whole: float) -> None:
-    rule, parameters = outer_rules.rule_for(Average(full_age=4)), torch.zeros(3)
+    rule, parameters = arithmetic.rule_for(Average(full_age=4)), torch.zeros(3)
     rule.apply(Chunk(parameters, {}, {}), torch.full((3,), -1.0), a_push(1.0, 2, age))
 
     torch.testing.assert_close(parameters, torch.full((3,), 0.5 * whole))
@@ -115,7 +115,7 @@ def test_a_push_beyond_the_full_age_counts_less(age: int, whole: float) -> None:
 
 def test_replicas_that_begin_together_leave_their_mean() -> None:
     """Three replicas at 1, 2 and 6, which began at 0."""
-    rule, parameters = outer_rules.rule_for(Average()), torch.zeros(5)
+    rule, parameters = arithmetic.rule_for(Average()), torch.zeros(5)
     for own in (1.0, 2.0, 6.0):
         rule.apply(Chunk(parameters, {}, {}), torch.full((5,), -own), a_push(1.0, 3))
 

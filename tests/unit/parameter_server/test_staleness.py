@@ -13,11 +13,11 @@ from disttrain.job.staleness import Maximum, ScaleRate, Staleness
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import WINDOW_PUSHES, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
-from disttrain.parameter_server.update_rules import rule_for
 from disttrain.parameter_server.update_rules.predicted_momentum import reach_of
 from disttrain.transport.header import Header, Reason, Verb
 

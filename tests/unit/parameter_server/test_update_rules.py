@@ -15,8 +15,8 @@ from disttrain.job.update_rules.adamw import AdamW
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.rmsprop import RmsProp
 from disttrain.job.update_rules.sgd import Sgd
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.update_rule import Chunk, PushContext
-from disttrain.parameter_server.update_rules import rule_for
 from disttrain.state.vector import SINGLE
 
 SHAPES = ((33, 17), (5,), (), (64, 3, 3, 3), (1,), (7, 1001))

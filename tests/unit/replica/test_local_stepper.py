@@ -338,6 +338,23 @@ def test_steps_that_leave_the_range_of_numbers_are_given_up_and_count_once(
     assert set(lost["number"]) == {one.stepper.counters.steps - 1}
 
 
+def test_a_gradient_that_is_not_finite_ends_the_steps_of_parameters_that_are_none(
+    opened: list[LocalTraining],
+) -> None:
+    """All of it is one fault."""
+    server, sgd = OneShard(1.0), {"name": "SGD", "arguments": {"lr": 1e30}}
+    one = LocalTraining(a_network(), server, local_steps(steps=16, optimizer=sgd))
+    opened.append(one)
+    given, before = batches(6), one.parameters
+
+    one.step(next(given))
+    one.step(next(given), spoil=lambda loss: loss * float("nan"))
+
+    assert server.pushes == []
+    assert torch.equal(one.parameters, before)
+    assert one.stepper.counters.non_finite == 1
+
+
 def test_a_gradient_that_is_not_finite_makes_no_step(opened: list[LocalTraining]) -> None:
     server = OneShard(1.0)
     one = LocalTraining(a_network(), server, local_steps(steps=2, optimizer=adamw()))

@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from disttrain.job.stop import TargetMetric
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategies.local_steps import LocalSteps
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.replay.final_values import Measured
 from disttrain.simulation import outcome
 from disttrain.simulation.outcome import Outcome
 from disttrain.simulation.run import Point, Result
 
+DOWNPOUR = Downpour()
 TARGET = TargetMetric(name="accuracy", at_least=0.9)
 
 
@@ -31,8 +35,17 @@ def a_result(replicas: int, seconds: float, *, met: bool | None = True, **fields
     return Result(**given)
 
 
-def advice(*results: Result, target: TargetMetric | None = TARGET) -> str:
-    return outcome.advice(Outcome(job="digits", target=target, results=results))
+def an_outcome(
+    *results: Result, target: TargetMetric | None = TARGET, strategy: StrategyKind = DOWNPOUR
+) -> Outcome:
+    remedy = strategy.against_a_slow_network
+    return Outcome(job="digits", target=target, less_network=remedy, results=results)
+
+
+def advice(
+    *results: Result, target: TargetMetric | None = TARGET, strategy: StrategyKind = DOWNPOUR
+) -> str:
+    return outcome.advice(an_outcome(*results, target=target, strategy=strategy))
 
 
 def test_more_replicas_are_taken_as_long_as_they_are_worth_it() -> None:
@@ -56,10 +69,18 @@ def test_runs_without_the_target_are_named() -> None:
     assert advice(a_result(1, 9.0, met=False)).startswith("Nobody reaches accuracy >= 0.9: give")
 
 
-def test_replicas_that_mostly_wait_are_told_what_helps() -> None:
-    assert "compute for 30% of their time only; larger batches or pushEvery" in advice(
-        a_result(1, 10.0, computing=0.3)
-    )
+@pytest.mark.parametrize(
+    ("strategy", "remedies"),
+    [
+        (DOWNPOUR, "larger batches or pushEvery"),
+        (LocalSteps(), "larger batches or more localSteps.steps"),
+    ],
+)
+def test_replicas_that_mostly_wait_are_told_what_helps(
+    strategy: StrategyKind, remedies: str
+) -> None:
+    found = advice(a_result(1, 10.0, computing=0.3), strategy=strategy)
+    assert found.endswith(f"compute for 30% of their time only; {remedies} use the network less")
 
 
 def test_nothing_is_advised_without_a_target() -> None:
@@ -74,7 +95,7 @@ def test_the_staleness_is_that_of_the_pushes() -> None:
 
 def test_the_table_has_a_row_and_a_curve_for_each_run() -> None:
     results = (a_result(1, 100.0), a_result(4, 25.0, met=False))
-    text = outcome.text(Outcome(job="digits", target=TARGET, results=results))
+    text = outcome.text(an_outcome(*results))
     lines = text.splitlines()
     assert lines[0] == "digits: until accuracy >= 0.9"
     assert lines[2].split()[:5] == ["1", "100", "1.00", "100", "1"]
@@ -88,13 +109,13 @@ def test_the_table_has_a_row_and_a_curve_for_each_run() -> None:
 def test_a_value_that_is_not_there_is_a_dash() -> None:
     nothing = (Point(seconds=1.0, samples=9, measured=Measured(loss=None, measures={})),)
     result = a_result(1, 1.0, met=None, points=nothing)
-    text = outcome.text(Outcome(job="digits", target=None, results=(result,)))
+    text = outcome.text(an_outcome(result, target=None))
     assert text.splitlines()[2].endswith("  -")
 
 
 @pytest.mark.parametrize("target", [TARGET, None])
 def test_programs_get_all_of_it(target: TargetMetric | None) -> None:
-    found = Outcome(job="digits", target=target, results=(a_result(2, 10.0),))
+    found = an_outcome(a_result(2, 10.0), target=target)
     (document,) = json.loads(outcome.to_json([found]))
     (run,) = document["runs"]
     assert document["job"] == "digits"

@@ -1,6 +1,5 @@
 """Downpour as a manifest describes it: asynchronous SGD with a sharded parameter server."""
 
-import inspect
 import math
 from typing import Annotated, Final
 
@@ -13,7 +12,7 @@ from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.staleness import Staleness
-from disttrain.job.strategy_kind import Formats, Numbers, StrategyKind
+from disttrain.job.strategy_kind import UNUSUAL_STALENESS, Formats, Numbers, StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
@@ -21,22 +20,13 @@ _FOUND = subclasses.found("disttrain.job.update_rules", UpdateRule)
 UPDATE_RULES: Final = tuple(rule for rule in _FOUND if rule.is_chosen)
 
 
-def _first_sentence(rule: type[UpdateRule]) -> str:
-    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
-
-
-class Optimizer(one_of(*((rule.name, rule, _first_sentence(rule)) for rule in UPDATE_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
+class Optimizer(one_of(*(rule.option() for rule in UPDATE_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
     """Exactly one update rule, applied on the shards."""
 
     @property
     def rule(self) -> UpdateRule:
         chosen: UpdateRule = super().rule
         return chosen
-
-
-_UNUSUAL_STALENESS = 10
-"""Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
-where processes share cores."""
 
 
 class WarmStart(Section):
@@ -156,6 +146,10 @@ class Downpour(StrategyKind):
         return problem and f"ema.{problem}"
 
     @property
+    def against_a_slow_network(self) -> str:
+        return f"{super().against_a_slow_network} or pushEvery"
+
+    @property
     def planned_rate(self) -> tuple[float, Schedule]:
         return self.optimizer.rule.learning_rate, self.optimizer.rule.schedule
 
@@ -178,7 +172,7 @@ class Downpour(StrategyKind):
         Until a gradient is applied, each replica pushes what it computes between two fetches, and
         the pushes that it may leave unanswered.
         """
-        return _UNUSUAL_STALENESS * (self.pushes_between_fetches + self.max_in_flight)
+        return UNUSUAL_STALENESS * (self.pushes_between_fetches + self.max_in_flight)
 
     @property
     def pushes_between_fetches(self) -> int:

@@ -1,10 +1,9 @@
 """Local steps as a manifest describes them: replicas train alone, and push what has changed."""
 
-import inspect
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from disttrain.job import subclasses
 from disttrain.job.inner_optimizer import InnerOptimizer
@@ -12,17 +11,13 @@ from disttrain.job.length import Extent
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
-from disttrain.job.section import Count, Positive, one_of
-from disttrain.job.strategy_kind import Precision, StrategyKind
+from disttrain.job.section import Count, Positive, one_of, refused
+from disttrain.job.strategy_kind import UNUSUAL_STALENESS, Numbers, Precision, StrategyKind
 
 OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
 
 
-def _first_sentence(rule: type[OuterRule]) -> str:
-    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
-
-
-class Outer(one_of(*((rule.name, rule, _first_sentence(rule)) for rule in OUTER_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
+class Outer(one_of(*(rule.option() for rule in OUTER_RULES))):  # type: ignore[misc]  # Its fields are the modules found.
     """Exactly one rule for the differences that replicas push, applied on the shards."""
 
     @property
@@ -41,8 +36,14 @@ class Adopt(StrEnum):
     long as a push and a fetch take less than its steps between two pushes."""
 
 
-_UNUSUAL_STALENESS = 10
-"""Times what replicas of equal speed cause."""
+def _known(precision: object) -> object:
+    if precision == Numbers.BFLOAT16:
+        message = (
+            "must be float32 or float64, got 'bfloat16', which only downpour has; for local steps "
+            "use torch.autocast in Task.loss"
+        )
+        raise refused(message)
+    return precision
 
 
 class LocalSteps(StrategyKind):
@@ -57,8 +58,8 @@ class LocalSteps(StrategyKind):
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with
-    a push for each. A kill of a replica costs up to as many of its steps, or with `adopt: add` up to
-    twice as many: its latest push may not have arrived yet."""
+    a push for each. A kill of a replica costs up to as many of its steps. With `adopt: add` it may
+    be twice as many, since its latest push may be under way."""
 
     seconds: Positive | None = None
     """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
@@ -80,8 +81,11 @@ class LocalSteps(StrategyKind):
     dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
     than there are. null: none is too old."""
 
-    precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
-    """Numbers of the model, of the vectors on the shards, and on the wire."""
+    precision: Annotated[Precision, Field(strict=False), BeforeValidator(_known)] = (
+        Precision.FLOAT32
+    )
+    """Numbers of the model, of the vectors on the shards, and on the wire. For bfloat16 use
+    torch.autocast in `Task.loss`."""
 
     @property
     def update_rule(self) -> str:
@@ -90,6 +94,10 @@ class LocalSteps(StrategyKind):
     @property
     def computes_in(self) -> Precision:
         return self.precision
+
+    @property
+    def against_a_slow_network(self) -> str:
+        return f"{super().against_a_slow_network} or more localSteps.steps"
 
     @property
     def planned_rate(self) -> tuple[float, Schedule] | None:
@@ -107,4 +115,4 @@ class LocalSteps(StrategyKind):
 
         Each replica pushes once between a fetch and the push that is the difference to it.
         """
-        return _UNUSUAL_STALENESS
+        return UNUSUAL_STALENESS

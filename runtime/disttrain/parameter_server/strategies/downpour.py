@@ -22,7 +22,7 @@ from disttrain.job.spec import Spec
 from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server import presence, update_rules
+from disttrain.parameter_server import arithmetic, presence
 from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import (
@@ -85,7 +85,7 @@ class PushedGradients(HolderSide):
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         manifest = stage.strategy.only_downpour
         return cls(
-            update_rules.rule_for(cls.config_of(stage)),
+            arithmetic.rule_for(cls.config_of(stage)),
             state,
             records,
             partial(defaults.extent, stage),

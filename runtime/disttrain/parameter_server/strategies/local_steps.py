@@ -7,7 +7,7 @@ from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.staleness import Maximum, Staleness
 from disttrain.job.strategies.local_steps import LocalSteps
-from disttrain.parameter_server import outer_rules
+from disttrain.parameter_server import arithmetic
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.strategies.downpour import PushedGradients
@@ -21,7 +21,7 @@ class PushedDifferences(PushedGradients):
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         strategy = _strategy(stage)
-        rule, extent = outer_rules.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
+        rule, extent = arithmetic.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
         most = strategy.maximum_age
         maximum = None if most is None else Maximum(updates=most)
         return cls(rule, state, records, extent, staleness=Staleness(maximum=maximum))

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from disttrain.job.update_rules.compensated import CURVATURE, MEAN_SQUARE, Compensated
-from disttrain.parameter_server import update_rules
+from disttrain.parameter_server import arithmetic
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 
 
@@ -18,7 +18,7 @@ class CompensatedRule(Rule[Compensated]):
 
     def __init__(self, config: Compensated) -> None:
         super().__init__(config)
-        self._inner = update_rules.rule_for(config.inner)
+        self._inner = arithmetic.rule_for(config.inner)
 
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         squares = gradient * gradient

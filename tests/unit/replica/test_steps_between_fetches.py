@@ -6,15 +6,17 @@ from disttrain.job import schedule_kinds
 from disttrain.job.length import UNKNOWN
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
-from disttrain.replica.accrual import LocalSteps
+from disttrain.replica.accrual import StepsBetweenFetches
 from disttrain.state.factors import Factors
 
 
-def warming_up(samples: int) -> LocalSteps:
-    return LocalSteps(1.0, Schedule(linear_warmup=LinearWarmup(samples=samples)).rates(UNKNOWN))
+def warming_up(samples: int) -> StepsBetweenFetches:
+    return StepsBetweenFetches(
+        1.0, Schedule(linear_warmup=LinearWarmup(samples=samples)).rates(UNKNOWN)
+    )
 
 
-def moved(steps: LocalSteps, scale: float = 1.0) -> float:
+def moved(steps: StepsBetweenFetches, scale: float = 1.0) -> float:
     """How far one step of 8 samples moves along a gradient of ones."""
     parameters = torch.zeros(1)
     steps.step(parameters, torch.ones(1), scale, 8)
@@ -46,20 +48,20 @@ def test_a_refused_gradient_moves_nothing_and_counts_no_samples() -> None:
 
 
 def test_a_clipped_gradient_moves_that_much_less() -> None:
-    steps = LocalSteps(0.5, schedule_kinds.full_rate)
+    steps = StepsBetweenFetches(0.5, schedule_kinds.full_rate)
 
     assert moved(steps, scale=0.25) == 0.125
 
 
 def test_a_rate_of_zero_means_no_local_steps() -> None:
-    steps = LocalSteps(0.0, schedule_kinds.full_rate)
+    steps = StepsBetweenFetches(0.0, schedule_kinds.full_rate)
 
     assert moved(steps) == 0.0
 
 
 def test_parameters_with_a_rate_of_their_own_move_by_it() -> None:
     factors = (Factors(1, 3, 0.0, 1.0), Factors(3, 4, 3.0, 1.0))
-    steps = LocalSteps(0.5, schedule_kinds.full_rate, factors)
+    steps = StepsBetweenFetches(0.5, schedule_kinds.full_rate, factors)
     parameters = torch.zeros(6)
 
     steps.step(parameters, torch.ones(6), 1.0, 8)
