@@ -95,7 +95,7 @@ class Moved:
         pages = [scraping.scraped(addresses[f"shard-{index}"]) for index in range(SHARDS)]
         commands, pushed, fetched = (
             sum(scraping.total(page, f"disttrain_{name}_total") for page in pages)
-            for name in ("orders", "push_bytes", "fetch_bytes")
+            for name in ("vector_commands", "push_bytes", "fetch_bytes")
         )
         return cls(commands / SHARDS / 2, pushed, fetched)
 
