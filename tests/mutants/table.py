@@ -125,8 +125,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a difference to parameters that are still on their way",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._adopt(self._fetches.wait())\n        self._since_push, ",
-        new="        self._since_push, ",
+        old="        self._adopt(self._fetches.wait())\n        is_finite",
+        new="        is_finite",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
