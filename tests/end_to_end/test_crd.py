@@ -79,11 +79,11 @@ def test_defaults_are_written_out(namespace: Kubectl) -> None:
 BAD: dict[str, tuple[Change, str]] = {
     "no strategy": (
         lambda job: job["spec"].update(strategy={}),
-        "must have exactly one of downpour, sandblaster",
+        "must have exactly one of downpour, localSteps, sandblaster",
     ),
     "two strategies": (
         lambda job: job["spec"]["strategy"].update(sandblaster={"optimizer": {"lbfgs": {}}}),
-        "must have exactly one of downpour, sandblaster",
+        "must have exactly one of downpour, localSteps, sandblaster",
     ),
     "two optimizers": (
         lambda job: downpour(job)["optimizer"].update(adagrad={"learningRate": 1}),
