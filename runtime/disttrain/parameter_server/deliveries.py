@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
-from disttrain.transport.header import Reason
+from disttrain.transport.header import Header, Reason
 
 
 class Decision(Enum):
@@ -36,6 +36,11 @@ class SenderIncarnation(NamedTuple):
 
     sender: int
     incarnation: int
+
+    @classmethod
+    def of(cls, header: Header) -> "SenderIncarnation":
+        """Who sends the message."""
+        return cls(header.sender, header.incarnation)
 
 
 class ChunkName(NamedTuple):

@@ -96,7 +96,7 @@ class Records:
         self.pushes += 1
         self.staleness[state.staleness] += 1
         if self.acknowledged is not None:
-            incarnation = SenderIncarnation(header.sender, header.incarnation)
+            incarnation = SenderIncarnation.of(header)
             self._acknowledge(self.acknowledged, incarnation, state)
         self._append(self._push_record(header, state, rate))
 

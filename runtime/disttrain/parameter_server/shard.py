@@ -191,7 +191,7 @@ class Shard:
             if reason:
                 sentence = f"chunk {header.chunk} cannot be stored: {reason.name}"
                 raise Refused(reason, sentence)
-            upload = self._upload_of(SenderIncarnation(header.sender, header.incarnation))
+            upload = self._upload_of(SenderIncarnation.of(header))
             upload.missing.discard((header.vector, header.chunk))
             if upload.missing:
                 return []

@@ -61,7 +61,7 @@ class Observer:
 
     def meets(self, header: Header, values: Values) -> None:
         """A chunk of a push is about to be applied to these values."""
-        push = self.under_way[SenderIncarnation(header.sender, header.incarnation), header.sequence]
+        push = self.under_way[SenderIncarnation.of(header), header.sequence]
         vector = values.vector_of(header)
         if vector is None or not vector.is_trained or not header.count:
             return

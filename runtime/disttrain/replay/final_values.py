@@ -99,10 +99,15 @@ def measure(
 ) -> Measured:
     """Evaluate the task's model with these whole vectors."""
     learner = Learner(setting, outgoing_buffers=0)
+    take_over(learner, values)
+    return measure_module(setting, learner.module, split)
+
+
+def take_over(learner: Learner, values: Mapping[Vector, Tensor]) -> None:
+    """Give its model these whole vectors."""
     for vector, buffer in learner.model.first_fetch_into().items():
         FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
     learner.model.adopt_first_fetch()
-    return measure_module(setting, learner.module, split)
 
 
 def measure_module(setting: Setting, module: nn.Module, split: Split = Split.TEST) -> Measured:

@@ -153,7 +153,7 @@ class ReplayedShard(ShardInMemory):
     def _sort(self, request: Request) -> None:
         """What asks for several chunks asks for each: the log names them one by one."""
         header = request.header
-        incarnation = SenderIncarnation(header.sender, header.incarnation)
+        incarnation = SenderIncarnation.of(header)
         if header.verb == Verb.PUSH:
             name = (incarnation, Verb.PUSH, header.sequence, header.vector, header.chunk)
             self._waiting[name] = request

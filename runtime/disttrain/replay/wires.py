@@ -89,6 +89,15 @@ class VirtualTimeCancellation(Cancellation):
         return _Event(self._time)
 
 
+def _wait_until(
+    holds: Callable[[], bool], time: VirtualTime, bell: Bell, timeout: float | None
+) -> None:
+    """Until it holds, or for so long; it is asked again whenever the bell rings."""
+    end = None if timeout is None else time.now + timeout
+    while not holds() and (end is None or time.now < end):
+        time.wait(LOOK_AGAIN_SECONDS if end is None else end - time.now, [bell])
+
+
 class _Queue(SimpleQueue[T]):
     """Also raises queue.Empty by virtual time."""
 
@@ -103,10 +112,7 @@ class _Queue(SimpleQueue[T]):
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:  # noqa: FBT001, FBT002
         del block
-        end = None if timeout is None else self._time.now + timeout
-        while self.empty() and (end is None or self._time.now < end):
-            seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
-            self._time.wait(seconds, [self._bell])
+        _wait_until(lambda: not self.empty(), self._time, self._bell, timeout)
         return self.get_nowait()
 
 
@@ -123,10 +129,7 @@ class _Event(threading.Event):
         self._bell.ring()
 
     def wait(self, timeout: float | None = None) -> bool:
-        end = None if timeout is None else self._time.now + timeout
-        while not self.is_set() and (end is None or self._time.now < end):
-            seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
-            self._time.wait(seconds, [self._bell])
+        _wait_until(self.is_set, self._time, self._bell, timeout)
         return self.is_set()
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from disttrain.checkpoint import copies, export, tensor_file
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol.commands import Evaluated, KeepBest
-from disttrain.holder.values import bytes_of
 from disttrain.job import stop
 from disttrain.job.spec import FrozenParameters
 from disttrain.replica import model_tensors
@@ -53,7 +51,9 @@ def write(model: nn.Module, out: Path, said: Mapping[str, str], frozen: FrozenPa
     tensors = [_described(name, tensor) for name, tensor in state.items()]
     # As in an export: no element lies across its own width.
     tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])
-    export.write_tensors(out, tensors, said, (_bytes(state[one.name]) for one in tensors))
+    export.write_tensors(
+        out, tensors, said, (model_tensors.raw(state[one.name]) for one in tensors)
+    )
 
 
 def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
@@ -65,8 +65,3 @@ def _described(name: str, tensor: Tensor) -> tensor_file.Tensor:
         )
         raise ModelNotSupported(message)
     return tensor_file.Tensor(name=name, type=kind.file_type, shape=tuple(tensor.shape))
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    # Some types have no counterpart in NumPy, as bfloat16.
-    return bytes_of(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))

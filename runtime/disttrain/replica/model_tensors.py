@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.manifest import LONGEST_NAME
+from disttrain.holder.values import bytes_of
 from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import ModelNotSupported
@@ -103,9 +104,9 @@ class ModelTensors:
             return self
         found = xxhash.xxh3_128()
         for name, place in sorted(self.own.items()):
-            tensor = place.tensor.detach().cpu().contiguous()
+            tensor = place.tensor
             found.update(f"{name} {type_name(tensor)} {list(tensor.shape)}".encode())
-            found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+            found.update(raw(tensor))
         return replace(self, layout=replace(self.layout, own=f"xxh3_128:{found.hexdigest()}"))
 
     def tensors(self, vector: Vector) -> list[Tensor]:
@@ -164,6 +165,11 @@ def named(
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if name in persistent:
             yield name, buffer
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """Its bytes. Some types have no counterpart in NumPy, as bfloat16."""
+    return bytes_of(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))
 
 
 def load(

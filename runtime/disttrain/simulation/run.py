@@ -12,7 +12,7 @@ from torch import Tensor
 
 from disttrain.coordinator import strategies
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.coordinator.strategies import downpour as leasing
@@ -159,8 +159,6 @@ class SimulatedRun:
         self._tell: Callable[[Point], None] = _say_nothing
         self._points: list[Point] = []
         self._target_met = False
-        self._has_judged = False
-        """An evaluation has ended the run."""
         self._best: float | None = None
         self._worse = 0
         """Evaluations in a row that found nothing better than the best."""
@@ -172,6 +170,11 @@ class SimulatedRun:
             weather=Weather(shortest=latency, longest=latency),
         )
         self._shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
+        self._evaluated = Learner(setting, outgoing_buffers=0)
+        """Has the initial values, and then those of each evaluation."""
+        initial = self._evaluated.model.values_to_upload()
+        for shard in self._shards:
+            shard.begin_with(initial)
         self._members = [self._replica(index) for index in range(replicas)]
         self._running = replicas
 
@@ -186,9 +189,9 @@ class SimulatedRun:
         end = self.setting.spec.stop.seconds or math.inf
         while self._running and not self.is_over and self.time.now < end:
             self.time.wait(min(LOOK_AGAIN_SECONDS, end - self.time.now), [self._has_ended])
-        self.is_over = True
-        # What came in after the evaluation that ended the run is not of it.
-        if not self._has_judged and (not self._points or self._points[-1].samples < self._samples):
+        # What came in after an evaluation that ended the run is not of it.
+        is_judged, self.is_over = self.is_over, True
+        if not is_judged and (not self._points or self._points[-1].samples < self._samples):
             self._evaluate()
         try:
             return self._result()
@@ -215,10 +218,8 @@ class SimulatedRun:
     @property
     def is_given_out(self) -> bool:
         data, stop = self.data, self.setting.spec.stop
-        waits = any(queue for epoch in data.epochs.values() for queue in epoch.queues.values())
-        budget = leasing.remaining_samples(data, stop)
-        is_more = (waits and (budget is None or budget > 0)) or leasing.may_open_epoch(data, stop)
-        return not is_more
+        waiting = leasing.next_lease(data, ANYBODY, stop)
+        return waiting is None and not leasing.may_open_epoch(data, stop)
 
     @property
     def _is_warming_up(self) -> bool:
@@ -266,8 +267,6 @@ class SimulatedRun:
         sides = Sides(push=PushClient(config), fetch=FetchClient(config))
         member = SimulatedReplica(self, sides, index, times)
         for shard in self._shards:
-            if not index:
-                shard.begin_with(Learner(self.setting, outgoing_buffers=0).model.values_to_upload())
             shard.shard.admit(member.sender)
         return member
 
@@ -296,7 +295,8 @@ class SimulatedRun:
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        measured = final_values.measure(self.setting, self.values())
+        final_values.take_over(self._evaluated, self.values())
+        measured = final_values.measure_module(self.setting, self._evaluated.module)
         point = Point(seconds=self.time.now, samples=self._samples, measured=measured)
         self._points.append(point)
         self._next_evaluation = point.samples + self._evaluate_every
@@ -311,7 +311,6 @@ class SimulatedRun:
             self._best, self._worse = (value, 0) if better else (self._best, self._worse + 1)
             self.is_over = self.is_over or self._worse >= patience.evaluations
         if self.is_over:
-            self._has_judged = True
             self._has_ended.ring()
 
     def _result(self) -> Result:

@@ -168,7 +168,7 @@ class PushedGradients(HolderSide):
         context = self._push_context(header)
         if part.vector.name in self.config.pushed:
             # Nothing changes before the gradient is here. The payload is gone by then.
-            self._beside[_sender(header)][part.vector.name] = sent.clone()
+            self._beside[SenderIncarnation.of(header)][part.vector.name] = sent.clone()
         else:
             self._change(part, present, header, sent, context)
         return self._applied(header, context.rate)
@@ -236,12 +236,12 @@ class PushedGradients(HolderSide):
         self._rule.apply(chunk, gradient[cut], push)
 
     def _beside_of(self, header: Header) -> dict[str, Tensor]:
-        return self._beside[_sender(header)] if self.config.pushed else {}
+        return self._beside[SenderIncarnation.of(header)] if self.config.pushed else {}
 
     def _begin(self, header: Header) -> None:
         state = self.state
         state.deliveries.begin(
-            _sender(header),
+            SenderIncarnation.of(header),
             chunks=header.chunks,
             samples=state.samples,
             steps=state.count,
@@ -267,7 +267,7 @@ class PushedGradients(HolderSide):
 
     def _chunk(self, part: Part, header: Header) -> Chunk:
         values, names = self.values, self.config.kept_of_sender
-        of_sender = values.of_sender(_sender(header), names, part) if names else {}
+        of_sender = values.of_sender(SenderIncarnation.of(header), names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
     def fetched(self, header: Header) -> Vector | None:
@@ -290,7 +290,7 @@ class PushedGradients(HolderSide):
         return made is not None and named == self.values.trained.beside(made)
 
     def _fetch_context(self, header: Header) -> FetchContext:
-        incarnation = SenderIncarnation(header.sender, header.incarnation)
+        incarnation = SenderIncarnation.of(header)
         number, context = self._fetches.get(incarnation, (-1, None))
         if context is None or number != header.sequence:
             context = FetchContext(
@@ -383,10 +383,6 @@ class _Piece(NamedTuple):
     part: Part
     steps: int
     factors: Factors
-
-
-def _sender(header: Header) -> SenderIncarnation:
-    return SenderIncarnation(header.sender, header.incarnation)
 
 
 def _require_sound(header: Header, state: ShardState) -> None:
