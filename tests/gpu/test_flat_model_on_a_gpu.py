@@ -1,6 +1,7 @@
 """Compute stays on the GPU; values pass through pinned host memory on a stream of their own."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -36,6 +37,18 @@ def test_the_buffer_of_the_transport_is_pinned_where_it_lies() -> None:
 
     assert flat.outgoing[0].gradient.host.is_pinned()
     assert flat.parameters.is_cuda
+
+
+def test_memory_is_pinned_again_where_a_former_model_had_its_own() -> None:
+    addresses = set()
+
+    for _ in range(3):
+        flat = a_flat_model(a_network())
+        addresses.add(flat.outgoing[0].gradient.host.data_ptr())
+        assert flat.outgoing[0].gradient.host.is_pinned()
+        del flat
+
+    assert len(addresses) < 3
 
 
 def test_a_gradient_reaches_the_host_as_it_was_when_it_left() -> None:
@@ -96,7 +109,9 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
 def test_the_scalars_of_a_step_make_the_host_wait_once() -> None:
     norm, loss = torch.tensor(0.25, device=GPU), torch.tensor(0.1, device=GPU)
     alone = [norm.item(), loss.item()]
-    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(action="ignore"):
+        # It says once that it does not find all of them.
+        torch.cuda.set_sync_debug_mode("warn")
     try:
         with pytest.warns(UserWarning, match="synchronizing") as waits:
             together = numbers(norm, loss)

@@ -621,6 +621,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
     ),
     Mutant(
+        name="a prediction held against what came after another gradient",
+        file=f"{_R}/parameter_server/prediction_error.py",
+        old="return self._version == self._computed_on(push) and",
+        new="return",
+        tests=(f"{_UNIT}/parameter_server/test_prediction_error.py",),
+    ),
+    Mutant(
+        name="a prediction that is waited for although its sender is past it",
+        file=f"{_R}/parameter_server/prediction_error.py",
+        old="return version is not None and version > self._version",
+        new="return False",
+        tests=(f"{_UNIT}/parameter_server/test_prediction_error.py",),
+    ),
+    Mutant(
         name="a prediction without momentum",
         file=f"{_R}/job/staleness.py",
         old="if not isinstance(rule, Momentum):",

@@ -113,6 +113,19 @@ STALENESS: Final = Row(
             width=12,
         ),
         Panel(
+            title="Error of the prediction, by replica",
+            means="With staleness.predict: how far predicted parameters are from those that came, "
+            "of the distance without a prediction. Above 1 the prediction does harm: lower the "
+            "momentum or the rate.",
+            queries=(
+                Query(
+                    query.largest(query.of_job("disttrain_prediction_error_ratio"), "replica"),
+                    "replica {{replica}}",
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
             title="Staleness of $shard",
             means="How many updates came with which staleness. A second band far above the first "
             "is a slow replica.",

@@ -215,5 +215,10 @@ class HolderSide(ABC):
         return None
 
     @property
+    def prediction_errors(self) -> Mapping[int, float]:
+        """By replica, of what was predicted for it."""
+        return {}
+
+    @property
     def figures(self) -> BatchFigures:
         return BatchFigures()

@@ -118,6 +118,7 @@ class ServedMetrics(Served):
         self.at_risk = 0
         """Acknowledged updates that are in no checkpoint."""
         self.mean_staleness: Mapping[str, float] = {}
+        self.prediction_errors: Mapping[int, float] = {}
         self.pushed_bytes = 0
         self.fetched_bytes = 0
         self.batch = BatchFigures()
@@ -155,6 +156,13 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
             "Mean staleness of a replica's latest 64 to 127 pushes, which a prediction goes by.",
             "replica",
             served.mean_staleness,
+        ),
+        gauges(
+            "prediction_error_ratio",
+            "Distance of the parameters predicted for a replica from those that came, by the "
+            "distance without a prediction.",
+            "replica",
+            {str(sender): error for sender, error in served.prediction_errors.items()},
         ),
         counter("push_bytes", "Payload bytes of pushes received.", served.pushed_bytes),
         counter("fetch_bytes", "Payload bytes of fetches answered.", served.fetched_bytes),

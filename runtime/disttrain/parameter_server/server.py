@@ -162,6 +162,7 @@ class ShardProcess:
         served.incarnation = self.control.member.incarnation
         served.at_risk = served.report.version - self.runner.checkpointed
         served.mean_staleness = mean_staleness(shard.state.deliveries)
+        served.prediction_errors = shard.stage.prediction_errors
         served.pushed_bytes = self.serving.pushed_bytes
         served.fetched_bytes = self.serving.fetched_bytes
         served.batch = shard.stage.figures

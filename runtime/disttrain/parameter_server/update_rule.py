@@ -76,3 +76,8 @@ class Rule(ABC, Generic[Config]):
     def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         """Write what the manifest's type `serves` to `out`; the parameters stay as they are."""
         raise NotImplementedError
+
+    @property
+    def prediction_errors(self) -> Mapping[int, float]:
+        """By replica; see `PredictionErrors`. Empty: nothing is predicted."""
+        return {}

@@ -6,6 +6,7 @@ On the CPU both are the same memory. On a GPU the host memory is pinned where it
 belongs to the transport) and copies run on a stream of their own, so that computing goes on.
 """
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -138,8 +139,13 @@ def over(narrow: FlatVector, tensor: Tensor) -> FlatVector:
 
 
 def _pin(host: Tensor) -> None:
+    """Pin it for as long as this tensor lives.
+
+    The system gives its address out again, and CUDA refuses to pin what it takes for pinned.
+    """
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     torch.cuda.check_error(runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 0))
+    weakref.finalize(host, runtime.cudaHostUnregister, host.data_ptr()).atexit = False
 
 
 def side_stream(device: torch.device) -> torch.cuda.Stream | None:

@@ -29,20 +29,28 @@ class Machines:
     """Each way between a machine and all others; None: the network holds up nothing."""
     latency_seconds: float = 0.0001
     """That a message is on its way, beside the time that its bytes take."""
+    evenly: bool = False
+    """Replicas begin one after the other, evenly over one step. Then, without jitter, each
+    gradient is as stale as any other: one update for each other replica."""
 
 
 class StepTimes:
     """How long the steps of one replica take; the same seed gives the same times."""
 
-    def __init__(self, machines: Machines, replica: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, machines: Machines, replica: int, batch_size: int, seed: int, replicas: int = 1
+    ) -> None:
+        """`replica` is the index of one of `replicas`."""
         self._mean = machines.step_seconds * machines.slower.get(replica, 1.0) / batch_size
+        self._later = machines.step_seconds * replica / replicas if machines.evenly else 0.0
         self._jitter = machines.jitter
         self._chance = random.Random(f"{seed} {replica}")
 
     def seconds(self, samples: int) -> float:
         """Of the next step, of so many samples."""
         factor = self._chance.gauss(1.0, self._jitter) if self._jitter else 1.0
-        return samples * self._mean * max(0.1, factor)
+        later, self._later = self._later, 0.0
+        return later + samples * self._mean * max(0.1, factor)
 
 
 def bandwidth(text: str) -> float:

@@ -169,11 +169,11 @@ class SimulatedRun:
             chance=random.Random(setting.seed),
             weather=Weather(shortest=latency, longest=latency),
         )
-        self._shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
+        self.shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
         self._evaluated = Learner(setting, outgoing_buffers=0)
         """Has the initial values, and then those of each evaluation."""
         initial = self._evaluated.model.values_to_upload()
-        for shard in self._shards:
+        for shard in self.shards:
             shard.begin_with(initial)
         self._members = [self._replica(index) for index in range(replicas)]
         self._running = replicas
@@ -182,7 +182,7 @@ class SimulatedRun:
         """Until a condition of `spec.stop` is met; `tell` is called with each evaluation."""
         self._tell = tell
         threads = torch.get_num_threads()
-        for shard in self._shards:
+        for shard in self.shards:
             self.time.start(partial(self._serve, shard, threads))
         for member in self._members:
             self.time.start(partial(self._train, member, threads))
@@ -200,7 +200,7 @@ class SimulatedRun:
 
     def values(self) -> dict[Vector, Tensor]:
         """The model's, as the shards have them now."""
-        return final_values.whole_values(self._shards, self.setting.spec.strategy.rule.evaluates)
+        return final_values.whole_values(self.shards, self.setting.spec.strategy.rule.evaluates)
 
     def lease_for(self, member: MemberId) -> Lease | None:
         """As production's coordinator grants them."""
@@ -227,7 +227,7 @@ class SimulatedRun:
 
     @property
     def _samples(self) -> int:
-        return min(shard.state.samples for shard in self._shards)
+        return min(shard.state.samples for shard in self.shards)
 
     def _transport(self, role: Role) -> InMemoryTransport:
         speed = self._machines.bytes_per_second
@@ -255,7 +255,7 @@ class SimulatedRun:
         spec = self.setting.spec
         directory = [
             ShardAddress(index=shard, incarnation=1, address=names.shard_name(shard))
-            for shard in range(len(self._shards))
+            for shard in range(len(self.shards))
         ]
         config = ClientConfig(
             transport=self._transport(Role.REPLICA),
@@ -263,10 +263,11 @@ class SimulatedRun:
             directory=lambda: directory,
             placement=self.setting.placement,
         )
-        times = StepTimes(self._machines, index, defaults.samples_per_step(spec), spec.seed)
+        batch = defaults.samples_per_step(spec)
+        times = StepTimes(self._machines, index, batch, spec.seed, self.replicas)
         sides = Sides(push=PushClient(config), fetch=FetchClient(config))
         member = SimulatedReplica(self, sides, index, times)
-        for shard in self._shards:
+        for shard in self.shards:
             shard.shard.admit(member.sender)
         return member
 
@@ -316,7 +317,7 @@ class SimulatedRun:
     def _result(self) -> Result:
         last, has_target = self._points[-1], self.setting.spec.stop.target_metric is not None
         staleness: Counter[int] = Counter()
-        for shard in self._shards:
+        for shard in self.shards:
             staleness += shard.records.staleness
         in_all = last.seconds * self.replicas
         computing = sum(member.computing_seconds for member in self._members)

@@ -92,6 +92,7 @@ def shard() -> str:
         served.fetched_bytes += 50
         served.at_risk = 3
         served.mean_staleness = {"2": 1.5}
+        served.prediction_errors = {2: 0.25}
         served.report = ShardReport(
             version=10 + number,
             applied=number,

@@ -129,6 +129,10 @@ class PushedGradients(HolderSide):
         """By the schedule, before the factors of single parameters."""
         return self._rate(self.state.samples)
 
+    @property
+    def prediction_errors(self) -> Mapping[int, float]:
+        return self._rule.prediction_errors
+
     def drop(self, incarnation: SenderIncarnation) -> None:
         for table in (self._fetches, self._beside):
             for known in [known for known in table if known.sender == incarnation.sender]:
@@ -391,7 +395,5 @@ def _require_sound(header: Header, state: ShardState) -> None:
         # Clipping only makes smaller: anything else would overflow or climb.
         raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
     if header.version_incarnation == state.incarnation and header.version > state.count:
-        sentence = (
-            f"computed on version {header.version}, this incarnation has reached {state.count}"
-        )
+        sentence = f"computed on version {header.version} of {state.count}"
         raise Refused(Reason.MALFORMED, sentence)

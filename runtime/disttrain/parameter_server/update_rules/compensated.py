@@ -1,5 +1,7 @@
 """Delay compensation, and then another rule."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from disttrain.job.update_rules.compensated import CURVATURE, MEAN_SQUARE, Compensated
@@ -33,3 +35,7 @@ class CompensatedRule(Rule[Compensated]):
 
     def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         self._inner.serve(chunk, fetch, out)
+
+    @property
+    def prediction_errors(self) -> Mapping[int, float]:
+        return self._inner.prediction_errors

@@ -1,11 +1,13 @@
 """Momentum whose parameters are served as they will be."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
+from disttrain.parameter_server.prediction_error import PredictionErrors
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 
 
@@ -14,10 +16,15 @@ class PredictedMomentumRule(Rule[PredictedMomentum]):
 
     of = PredictedMomentum
 
+    def __init__(self, config: PredictedMomentum) -> None:
+        super().__init__(config)
+        self._errors = PredictionErrors()
+
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         velocity = chunk.state["velocity"]
         velocity.mul_(self.config.momentum).add_(gradient, alpha=-push.rate)
         chunk.parameters.add_(velocity)
+        self._errors.applied(chunk.parameters, push)
 
     def serve(self, chunk: Chunk, fetch: FetchContext, out: Tensor) -> None:
         """Parameters + M * (momentum + ... + momentum ** (S + 1)): their equation 2.
@@ -27,6 +34,11 @@ class PredictedMomentumRule(Rule[PredictedMomentum]):
         ahead = math.floor(fetch.mean_staleness) + 1
         reach = reach_of(self.config.momentum, ahead)
         torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach, out=out)
+        self._errors.served(chunk.parameters, out, fetch)
+
+    @property
+    def prediction_errors(self) -> Mapping[int, float]:
+        return self._errors.by_sender
 
 
 def reach_of(momentum: float, updates: int) -> float:
