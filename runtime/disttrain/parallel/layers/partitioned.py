@@ -48,6 +48,9 @@ class Value:
 class PartitionedLayer(nn.Module):
     """From the value before a layer to the one behind it."""
 
+    is_tied: bool = False
+    """Whether all partitions have its parameters, whose gradients are summed."""
+
     def __init__(self, peers: Communicator) -> None:
         super().__init__()
         self.peers = peers
@@ -82,12 +85,12 @@ class OverWindows(PartitionedLayer):
         self._size = layer.output_size(*input_size)
         self._input_size = input_size
         part = layer.part(own) if own.area else layer
-        self._is_tied = part is layer
+        self.is_tied = part is layer
         # Not a child: its parameters are this module's, under the undivided layer's names.
         self._window = (_OnWindow(part),)
         for name, parameter in part.named_parameters():
             self.register_parameter(name, parameter)
-            self.pieces[name] = None if self._is_tied else layer.place_of(name, own)
+            self.pieces[name] = None if self.is_tied else layer.place_of(name, own)
 
     def forward(self, value: Value) -> Value:
         x, peers = value.array.fetch(self._needed), self.peers
@@ -100,7 +103,7 @@ class OverWindows(PartitionedLayer):
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
 
     def _given(self, parameter: Tensor) -> Tensor:
-        return tied(parameter, self.peers) if self._is_tied else parameter
+        return tied(parameter, self.peers) if self.is_tied else parameter
 
 
 class _OnWindow(nn.Module):
@@ -175,6 +178,7 @@ class Features(PartitionedLayer):
 class Normalised(PartitionedLayer):
     """BatchNorm2d: mean and second moment are of all partitions, in backward too."""
 
+    is_tied = True
     weight: nn.Parameter | None
     bias: nn.Parameter
     running_mean: Tensor | None
