@@ -13,7 +13,7 @@ import threading
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
@@ -76,21 +76,29 @@ class SourcesReader(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Samples by their numbers; neighbours in a row are read in order. Raises TaskError."""
-        return [self._sample(index) for index in indices]
+        found: list[Any] = []
+        while len(found) < len(indices):
+            found += self._neighbours(indices[len(found) :])
+        return found
 
-    def _sample(self, index: int) -> Any:
+    def _neighbours(self, indices: Sequence[int]) -> list[Any]:
+        """The first of these samples, and those that follow it in its source."""
+        index = indices[0]
         source = bisect_right(self._ends, index)
         number = index - (self._ends[source - 1] if source else 0)
-        with user_code.running(lambda: self._call("read", source, f", {number}")):
+        most = min(len(indices), self._ends[source] - index)
+        count = next((n for n in range(1, most) if indices[n] != index + n), most)
+        is_last = index + count == self._ends[source]
+        found: list[Any] = []
+        with user_code.running(lambda: self._call("read", source, f", {number + len(found)}")):
             samples = self._samples_from(source, number, index)
-            found = next(samples, self)
-            is_last = index + 1 == self._ends[source]
+            found.extend(islice(samples, count))
             goes_on = is_last and next(samples, self) is not self
-        if found is self:
-            self._changed(source, f"ended after {number}")
+        if len(found) < count:
+            self._changed(source, f"ended after {number + len(found)}")
         if goes_on:
             self._changed(source, "goes on after")
-        self._open.place = None if is_last else (os.getpid(), index + 1)
+        self._open.place = None if is_last else (os.getpid(), index + count)
         return found
 
     def _samples_from(self, source: int, number: int, index: int) -> Iterator[Any]:
