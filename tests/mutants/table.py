@@ -9,6 +9,41 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="replicas with other sources that train together",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    if request.sources != known.sources:\n",
+        new="    if False:\n",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
+    ),
+    Mutant(
+        name="a source that goes on after its last sample",
+        file=f"{_R}/task/sources.py",
+        old="        if goes_on:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="a forked process that moves its parent's place in a file",
+        file=f"{_R}/task/sources.py",
+        old='if getattr(self._open, "place", None) != (os.getpid(), index):',
+        new='if (getattr(self._open, "place", None) or (0, -1))[1] != index:',
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="reading that goes on where it failed",
+        file=f"{_R}/task/sources.py",
+        old="        self._open.place = None\n        samples: Iterator",
+        new="        samples: Iterator",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="data that is read by any scheme that a manifest names",
+        file=f"{_R}/task/files.py",
+        old="        if scheme and scheme not in object_uri.OPENED and scheme not in others:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/task/test_files.py",),
+    ),
+    Mutant(
         name="replicas with other frozen parameters of their own that train together",
         file=f"{_R}/checkpoint/model_map.py",
         old="    if found.own and wanted.own and found.own != wanted.own:",
@@ -947,7 +982,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a replica that sees other data",
         file=f"{_R}/coordinator/decisions/joining.py",
-        old="    if known and samples != known:",
+        old="    if request.train_samples != known.samples:",
         new="    if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
     ),
