@@ -40,7 +40,12 @@ LARGE: Final = {"speech", "cifar10"}
 """They want data that somebody has to fetch, and hours."""
 ELSEWHERE: Final = {"digits"}
 """What the README does has a test of its own."""
-AS_THE_SMALL_ONE: Final = {"language", "language-local-steps", "language-lora"}
+AS_THE_SMALL_ONE: Final = {
+    "language",
+    "language-local-steps",
+    "language-lora",
+    "language-stream",
+}
 """They take minutes, and the last one wants the model of the first."""
 NO_VOLUMES: Final = {"storageClassName": "nobody-has-this"}
 CODE: Final = {"digits-code": "digits", "softmax-regression-code": "softmax_regression"}
