@@ -93,6 +93,12 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "local steps use torch.autocast in Task.loss",
         ),
         ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
+        ("{maximumNorm: 0}", "maximumNorm: must be more than 0, got 0"),
+        (
+            "{outer: {blend: {}}, maximumNorm: 2.0}",
+            "maximumNorm: must be null with outer.blend, which pushes parameters, not differences, "
+            "got 2; take outer.average",
+        ),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),
         (
             "{optimizer: {schedule: {warmup: {epochs: 3}, cosine: {epochs: 2}}}}",

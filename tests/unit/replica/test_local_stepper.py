@@ -143,6 +143,26 @@ def test_a_replica_whose_seconds_have_passed_pushes_before_its_steps_are_done(
     assert [push.samples for push in server.pushes] == [SAMPLES] * 3
 
 
+@pytest.mark.parametrize("adopt", ADOPTS)
+def test_a_push_is_scaled_down_to_the_maximum_norm(opened: list[LocalTraining], adopt: str) -> None:
+    bound = 0.01
+    found = {}
+    for maximum in (None, bound):
+        server = OneShard(1.0)
+        manifest = local_steps(steps=4, adopt=adopt, maximum_norm=maximum, optimizer=adamw())
+        one = LocalTraining(a_network(), server, manifest)
+        opened.append(one)
+        before, given = server.values[placements.PARAMETERS].clone(), batches(2)
+        for _ in range(4):
+            one.step(next(given))
+        one.stepper.flush()
+        found[maximum] = server.values[placements.PARAMETERS] - before
+
+    assert float(found[None].norm()) > 2 * bound
+    assert float(found[bound].norm()) == pytest.approx(bound, rel=1e-4)
+    torch.testing.assert_close(found[bound], found[None] * (bound / found[None].norm()))
+
+
 def test_what_is_left_of_the_steps_is_pushed_by_a_flush(opened: list[LocalTraining]) -> None:
     server = OneShard(1.0)
     one = LocalTraining(a_network(), server, local_steps(steps=16, optimizer=adamw()))

@@ -13,6 +13,7 @@ _LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
 _STEPS: Path = (*_LOCAL_STEPS, "steps")
 _OUTER: Path = (*_LOCAL_STEPS, "outer")
 _MAXIMUM_AGE: Path = (*_LOCAL_STEPS, "maximumAge")
+_MAXIMUM_NORM: Path = (*_LOCAL_STEPS, "maximumNorm")
 _READS: tuple[Path, ...] = (
     _LOCAL_STEPS,
     ("spec", "stop"),
@@ -68,6 +69,15 @@ def _records_have_no_refusals(spec: Spec, found: LocalSteps) -> str | None:
     )
 
 
+def _norms_are_of_differences(_: Spec, found: LocalSteps) -> str | None:
+    if found.maximum_norm is None or not found.outer.rule.sends_parameters:
+        return None
+    return (
+        f"must be null with outer.{to_camel(found.outer.rule.name)}, which pushes parameters, not "
+        f"differences, got {found.maximum_norm:g}; take outer.average"
+    )
+
+
 def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
     usual = spec.replicas.count - 1
     if found.maximum_age is None or found.maximum_age > usual:
@@ -80,6 +90,12 @@ def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
 
 
 RULES = (
+    Rule(
+        "`maximumNorm` is for outer rules that take differences.",
+        _MAXIMUM_NORM,
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _norms_are_of_differences),
+    ),
     Rule(
         "With several replicas, `steps` of local steps lets each of them push ten times or more.",
         _STEPS,

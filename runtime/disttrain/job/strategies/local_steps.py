@@ -81,6 +81,12 @@ class LocalSteps(StrategyKind):
     dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
     than there are. null: none is too old."""
 
+    maximum_norm: Positive | None = None
+    """The largest L2 norm of a push. A replica scales a longer one down to it, which the summary
+    and metrics count. Shards refuse what is a tenth beyond it, so that a broken or malicious
+    replica moves the parameters on each shard by no more than its weight allows. Buffers have no
+    such limit. null: none."""
+
     precision: Annotated[Precision, Field(strict=False), BeforeValidator(_known)] = (
         Precision.FLOAT32
     )
