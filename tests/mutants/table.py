@@ -207,6 +207,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
+        name="what rounding takes from a push that is lost",
+        file=f"{_R}/parameter_server/narrowing.py",
+        old="        gradient.add_(self.rest)\n",
+        new="",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="a block's scale whose inverse is infinite",
+        file=f"{_R}/parameter_server/narrowing.py",
+        old="        scale.masked_fill_(scale < _SMALLEST, 0.0)\n",
+        new="",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="messages whose blocks do not fit their elements",
+        file=f"{_R}/transport/framing.py",
+        old="    if header.element_type == ElementType.INT8:\n",
+        new="    if False:\n",
+        tests=("tests/contract/test_narrow_exchange.py",),
+    ),
+    Mutant(
         name="leases that end before the steps of a push do",
         file=f"{_R}/coordinator/strategies/local_steps.py",
         old=" + 2 * in_a_push",
@@ -505,7 +526,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a misaligned offset in a segment",
         file=f"{_R}/transport/framing.py",
-        old="if header.segment_offset % _ELEMENT_BYTES[header.element_type]:",
+        old="if header.segment_offset % _ALIGNMENT[header.element_type]:",
         new="if False:",
         tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
@@ -1095,8 +1116,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="buffers in fewer bits than they have",
         file=f"{_R}/state/vector.py",
-        old="return is_half and self.name not in {FROZEN, BUFFERS}",
-        new="return is_half",
+        old="return is_rounded and self.name not in {FROZEN, BUFFERS}",
+        new="return is_rounded",
         tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
     ),
     Mutant(

@@ -152,6 +152,7 @@ class LocalStepper(Stepper):
         push = Push(
             sequence=self._sequence,
             gradient=outgoing.gradient.buffer,
+            rounded_to=outgoing.rounded_to,
             versions=self._computed_on,
             scale=scale,
             samples=sum(step.samples for step in self._taken),

@@ -165,7 +165,7 @@ class PushedGradients(HolderSide):
             raise Refused(Reason.WRONG_LAYOUT, f"{what} are not chunk {header.chunk}")
         own = part.vector.element_type
         is_own = header.element_type == own
-        sent = tensor_of(payload, own) if is_own else self._narrowing.received(payload)
+        sent = tensor_of(payload, own) if is_own else self._narrowing.received(header, payload)
         self._check_values(part, header, sent)
         present = self._present(part, sent)
         if header.chunk == 0:
