@@ -23,6 +23,7 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
     "downpour": {"downpour": {}},
     "average": {"localSteps": {}},
     "average, replace": {"localSteps": {"adopt": "replace"}},
+    "average, int8": {"localSteps": {"pushAs": "int8"}},
     "delayed Nesterov": {"localSteps": {"outer": {"delayedNesterov": {}}}},
 }
 TARGET, QUICK_TARGET = 0.96, 0.5

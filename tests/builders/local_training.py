@@ -62,7 +62,12 @@ class LocalTraining:
         self.model = model
         self.device = torch.device(device)
         self.flat = FlatModel(
-            model, OrdinaryMemory(), self.device, outgoing_buffers=1, factors=factors
+            model,
+            OrdinaryMemory(),
+            self.device,
+            outgoing_buffers=1,
+            formats=manifest.formats,
+            factors=factors,
         )
         sides = Sides(push=server, fetch=server)
         self.connection = Connection(self.flat, sides, Cancellation(), ledger)

@@ -15,7 +15,9 @@ from disttrain.parameter_server.client import (
     PushResult,
     Version,
 )
+from disttrain.parameter_server.narrowing import widened
 from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
 
 
@@ -40,8 +42,7 @@ class OneShard(PushClient, FetchClient):
     def push(self, push: Push) -> list[PushResult]:
         assert self.gate.wait(20)
         staleness = self.version - push.versions[0][1]
-        vector = placements.PARAMETERS.narrow if push.is_narrow else placements.PARAMETERS
-        gradient = tensor(push.gradient, vector).float()
+        gradient = self._gradient(push)
         if push.scale != 1.0:
             gradient = gradient * push.scale
         self.values[placements.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
@@ -53,6 +54,12 @@ class OneShard(PushClient, FetchClient):
         self.samples += push.samples
         self.pushes.append(push)
         return [PushResult(shard=0, version=Version(1, self.version), staleness=staleness)]
+
+    def _gradient(self, push: Push) -> torch.Tensor:
+        vector, sent = placements.PARAMETERS.rounded(push.rounded_to), push.gradient
+        if push.rounded_to is ElementType.INT8:
+            return widened(tensor(sent, vector), 0, len(self.values[placements.PARAMETERS]))
+        return tensor(sent, vector).float()
 
     def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
         assert self.fetch_gate.wait(20)

@@ -40,7 +40,8 @@ class ShardThread:
 
     @property
     def directory_entry(self) -> ShardAddress:
-        return ShardAddress(index=0, incarnation=1, address=self._listener.address)
+        index = self.shard.state.index
+        return ShardAddress(index=index, incarnation=1, address=self._listener.address)
 
     @property
     def traffic(self) -> tuple[int, int]:

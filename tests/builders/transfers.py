@@ -23,6 +23,7 @@ from disttrain.parameter_server import client, fetching
 from disttrain.parameter_server.client import Push, Version
 from disttrain.parameter_server.narrowing import narrow_gradient
 from disttrain.transport.config import TransportKind
+from disttrain.transport.header import ElementType
 from disttrain.transport.tcp import TcpTransport
 
 _PIECE = 1 << 20
@@ -83,7 +84,12 @@ def narrow_worker(
             narrow_gradient(computed, tensor(gradient, vector))
             versions = [Version(1, 0)] * len(shards)
             one.pushes.push(
-                Push(sequence=next(numbers), gradient=gradient, is_narrow=True, versions=versions)
+                Push(
+                    sequence=next(numbers),
+                    gradient=gradient,
+                    rounded_to=ElementType.BFLOAT16,
+                    versions=versions,
+                )
             )
             one.fetches.fetch({vector: into})
             tensor(initial[placements.PARAMETERS], placements.PARAMETERS).copy_(

@@ -1,6 +1,8 @@
 """Jobs of local steps: one replica is the plain loop, and kills lose what was not pushed alone."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -144,9 +146,11 @@ def applied(status: dict[str, Any], fraction: float) -> bool:
     return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
 
 
-@pytest.mark.parametrize("adopt", ["replace", "add"])
-def test_kills_of_every_role_lose_no_account(tmp_path: Path, adopt: str) -> None:
-    with RunningJob(tmp_path, [f"spec.strategy.localSteps.adopt={adopt}"], COUNTING) as job:
+@pytest.mark.parametrize(
+    "settings", ["adopt=replace", "adopt=add", "pushAs=int8", "maximumNorm=0.5"]
+)
+def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
+    with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], COUNTING) as job:
         job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 2)
         job.kill("replica-0")
         job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
@@ -159,6 +163,7 @@ def test_kills_of_every_role_lose_no_account(tmp_path: Path, adopt: str) -> None
         assert summary["phase"] == "Complete"
         assert summary["samples"] == EPOCHS * SAMPLES
         assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        assert (summary["pushesShortened"] > 0) == settings.startswith("maximumNorm")
         job.assert_promises_held()
 
 
@@ -203,6 +208,17 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:
     assert found.updates_compared > 3 * (STEPS // 7)
     with pytest.raises(NotReplayable, match="without --serial"):
         outcome.replay(job.output, serial=True)
+
+
+def test_rounded_pushes_are_replayed_bit_for_bit(tmp_path: Path) -> None:
+    settings = ["spec.record=true", "spec.replicas.count=2"]
+    settings += ["spec.strategy.localSteps.pushAs=int8"]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+
+        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_job_is_resumed_by_the_rule_that_it_had(tmp_path: Path) -> None:

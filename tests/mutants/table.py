@@ -160,15 +160,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a difference to parameters that are still on their way",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._adopt(self._fetches.wait())\n        is_finite",
-        new="        is_finite",
+        old="        self._adopt(self._fetches.wait())\n        scale = self",
+        new="        scale = self",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
         name="local steps beyond the range of numbers that are pushed",
         file=f"{_R}/replica/local_steps.py",
-        old="is_finite = self._difference_is_finite()",
-        new="is_finite = self._difference_is_finite() or True",
+        old="scale = self._make_difference()",
+        new="scale = self._make_difference() or 1.0",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
@@ -219,6 +219,48 @@ MUTANTS: tuple[Mutant, ...] = (
         old="staleness=Staleness(maximum=maximum)",
         new="staleness=Staleness()",
         tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
+    ),
+    Mutant(
+        name="a push that is as long as its sender likes",
+        file=f"{_R}/parameter_server/norm_bound.py",
+        old="        after = before + norm**2\n",
+        new="        after = norm**2\n",
+        tests=(f"{_UNIT}/parameter_server/test_norm_bound.py",),
+    ),
+    Mutant(
+        name="a bound by what a sender says that it scales down",
+        file=f"{_R}/parameter_server/strategies/local_steps.py",
+        old="norm, is_first = header.scale * float(torch.linalg.vector_norm(sent)), ",
+        new="norm, is_first = header.scale * self.bound.most, ",
+        tests=(f"{_UNIT}/parameter_server/test_norm_bound.py",),
+    ),
+    Mutant(
+        name="a replica that pushes more than maximumNorm",
+        file=f"{_R}/replica/local_steps.py",
+        old="            scale=scale,\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="what rounding takes from a push that is lost",
+        file=f"{_R}/parameter_server/narrowing.py",
+        old="        gradient.add_(self.rest)\n",
+        new="",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="a block's scale whose inverse is infinite",
+        file=f"{_R}/parameter_server/narrowing.py",
+        old="        scale.masked_fill_(scale < _SMALLEST, 0.0)\n",
+        new="",
+        tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
+    ),
+    Mutant(
+        name="messages whose blocks do not fit their elements",
+        file=f"{_R}/transport/framing.py",
+        old="    if header.element_type == ElementType.INT8:\n",
+        new="    if False:\n",
+        tests=("tests/contract/test_narrow_exchange.py",),
     ),
     Mutant(
         name="leases that end before the steps of a push do",
@@ -519,7 +561,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a misaligned offset in a segment",
         file=f"{_R}/transport/framing.py",
-        old="if header.segment_offset % _ELEMENT_BYTES[header.element_type]:",
+        old="if header.segment_offset % _ALIGNMENT[header.element_type]:",
         new="if False:",
         tests=(f"{_UNIT}/transport/test_framing.py",),
     ),
@@ -1144,8 +1186,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="buffers in fewer bits than they have",
         file=f"{_R}/state/vector.py",
-        old="return is_half and self.name not in {FROZEN, BUFFERS}",
-        new="return is_half",
+        old="return is_rounded and self.name not in {FROZEN, BUFFERS}",
+        new="return is_rounded",
         tests=(f"{_UNIT}/parameter_server/test_narrowing.py",),
     ),
     Mutant(

@@ -71,7 +71,9 @@ ROW: Final = Row(
             means="Counted since each shard started. A start or a restart causes a few of "
             "not_ready, unknown_sender, wrong_receiver and out_of_order, and a replica that counts "
             "as dead old_incarnation. corrupt, malformed, wrong_layout: processes of other "
-            "versions or jobs talk to these shards. not_finite: the training diverges.",
+            "versions or jobs talk to these shards. not_finite: the training diverges. "
+            "Pushes that were scaled down to localSteps.maximumNorm are applied, and counted by "
+            "each shard.",
             queries=(
                 Query(
                     query.total(query.of_job("disttrain_updates_refused_total"), "reason"),
@@ -80,6 +82,10 @@ ROW: Final = Row(
                 Query(
                     query.total(query.of_job("disttrain_messages_dropped_total"), "reason"),
                     "dropped: {{reason}}",
+                ),
+                Query(
+                    query.total(query.of_job("disttrain_updates_shortened_total")),
+                    "scaled down to maximumNorm",
                 ),
             ),
         ),

@@ -39,7 +39,9 @@ DTYPES = {
     ElementType.FLOAT64: torch.float64,
     ElementType.INT64: torch.int64,
     ElementType.BFLOAT16: torch.bfloat16,
+    ElementType.INT8: torch.uint8,
 }
+"""Of the memory: that of INT8 is blocks with their scales."""
 
 Sender: TypeAlias = tuple[int, int]
 """Index and incarnation of somebody who changes values."""

@@ -23,7 +23,7 @@ from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 from disttrain.transport.interface import Buffer, Message, Slice
 
 _CHUNKS_AT_ONCE = 4
@@ -159,9 +159,9 @@ class Push:
     sequence: int
     """Number of this push in the sender's incarnation: 1, 2, 3, ..."""
     gradient: Buffer
-    """The whole flat gradient, in the model's precision unless `is_narrow`."""
-    is_narrow: bool = False
-    """The gradient is bfloat16."""
+    """The whole flat gradient."""
+    rounded_to: ElementType | None = None
+    """What the gradient was rounded to; None: it is in the model's precision."""
     versions: Sequence[Version] = ()
     """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
     scale: float = 1.0
@@ -219,7 +219,7 @@ class Push:
         """
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
-        trained = share.trained.narrow if self.is_narrow else share.trained
+        trained = share.trained.rounded(self.rounded_to)
         found = [
             share.chunk(vector, chunk.chunk)
             for chunk in share.all_chunks([trained])

@@ -1,27 +1,124 @@
-"""Single precision on its way in half of the bits: bfloat16, rounded to nearest, ties to even.
+"""Single precision on its way in fewer bits: bfloat16, or int8 with a scale for each block.
 
-Both sides keep float32; what is rounded is what one push or one fetch carries.
+Both sides keep float32; what is rounded, to nearest and ties to even, is what one push or one fetch
+carries.
 """
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from disttrain.holder.values import bytes_of, tensor_of
-from disttrain.transport.header import ElementType
+from disttrain.transport.header import (
+    BLOCK_BYTES,
+    BLOCK_ELEMENTS,
+    SCALE_BYTES,
+    ElementType,
+    Header,
+)
 
 _MARKED = torch.iinfo(torch.int16).min
 """The bits of -0.0."""
+_LARGEST = 127
+"""Of the whole numbers of a block."""
+_SMALLEST = 1e-30
+"""Scale; a block whose numbers are all smaller is rounded to 0. Its inverse is finite."""
+_BLOCKS_AT_ONCE = 1 << 12
+"""Half a million elements: what is made beside a vector is short."""
 
 
 def narrow_gradient(gradient: Tensor, into: Tensor) -> None:
-    """Round a gradient. The marks of parameters without one stay, and no other element gets one.
+    """Round a gradient to bfloat16.
 
-    A number that is too small for 16 bits becomes 0, which may be -0.0 by its rounding alone.
+    The marks of parameters without one stay, and no other element gets one: a number that is too
+    small for 16 bits becomes 0, which may be -0.0 by its rounding alone.
     """
     into.copy_(gradient)
     # On a GPU the question would wait for it.
     if into.is_cuda or (into.numel() and int(into.view(torch.int16).min()) == _MARKED):
         into.masked_fill_((into == 0) & (gradient != 0), 0.0)
+
+
+class _Blocks(NamedTuple):
+    """Some blocks of a vector that travels as int8."""
+
+    first: int
+    """Element."""
+    scales: Tensor
+    numbers: Tensor
+    """One row for each block."""
+
+
+def _blocks(memory: Tensor) -> Iterator[_Blocks]:
+    """Views of a few at a time."""
+    for number, some in enumerate(torch.split(memory.view(-1, BLOCK_BYTES), _BLOCKS_AT_ONCE)):
+        scales = some[:, :SCALE_BYTES].view(torch.float32)
+        numbers = some[:, SCALE_BYTES:].view(torch.int8)
+        yield _Blocks(number * _BLOCKS_AT_ONCE * BLOCK_ELEMENTS, scales, numbers)
+
+
+def quantise(values: Tensor, into: Tensor) -> None:
+    """Round to int8, by each block's largest element. `into` has room for all blocks, in bytes."""
+    for first, scales, numbers in _blocks(into):
+        part = values[first : first + numbers.numel()]
+        filled = torch.nn.functional.pad(part, (0, numbers.numel() - len(part)))
+        rows = filled.view(-1, BLOCK_ELEMENTS)
+        scale = rows.abs().amax(1, keepdim=True) / _LARGEST
+        scale.masked_fill_(scale < _SMALLEST, 0.0)
+        inverse = torch.where(scale > 0, 1 / scale, 0.0)
+        scales.copy_(scale)
+        numbers.copy_((rows * inverse).round_().clamp_(-_LARGEST, _LARGEST))
+
+
+def _widen(blocks: _Blocks) -> Tensor:
+    return (blocks.numbers * blocks.scales).flatten()
+
+
+def widened(memory: Tensor, first: int, count: int) -> Tensor:
+    """Elements of a vector, from the bytes of the blocks around them."""
+    if not count:
+        return torch.zeros(0)
+    # A message may begin anywhere in memory, where a view as float32 could not.
+    wide = torch.cat([_widen(blocks) for blocks in _blocks(memory.clone())])
+    return wide[first % BLOCK_ELEMENTS :][:count]
+
+
+class Rounding:
+    """How a replica rounds what it pushes, where it is not pushed as it is."""
+
+    element_type = ElementType.BFLOAT16
+
+    def round(self, gradient: Tensor, into: Tensor) -> None:
+        """Write the rounded gradient to memory of its own."""
+        narrow_gradient(gradient, into)
+
+
+class ErrorFeedback(Rounding):
+    """Adds to each difference what rounding took from those before; one push at a time.
+
+    So the sum of what was pushed is that of all differences, but for the rest of the latest one.
+    """
+
+    def __init__(self, element_type: ElementType) -> None:
+        self.element_type = element_type
+        self.rest = torch.zeros(0)
+        """What the next push is to make up for; as long as a difference, once there was one."""
+
+    def round(self, gradient: Tensor, into: Tensor) -> None:
+        """The gradient's own memory is written to, too."""
+        if not len(self.rest):
+            self.rest = torch.zeros_like(gradient)
+        gradient.add_(self.rest)
+        self.rest.copy_(gradient)
+        if self.element_type is ElementType.BFLOAT16:
+            self.rest.sub_(into.copy_(gradient))
+            return
+        quantise(gradient, into)
+        for blocks in _blocks(into):
+            part = self.rest[blocks.first : blocks.first + blocks.numbers.numel()]
+            part.sub_(_widen(blocks)[: len(part)])
 
 
 class Narrowing:
@@ -31,15 +128,17 @@ class Narrowing:
         self._wide = torch.zeros(0)
         self._narrow = torch.zeros(0, dtype=torch.bfloat16)
 
-    def received(self, payload: memoryview) -> Tensor:
-        """The elements of a rounded gradient in single precision; until the next call."""
-        sent = tensor_of(payload, ElementType.BFLOAT16)
+    def received(self, header: Header, payload: memoryview) -> Tensor:
+        """The elements of a rounded push in single precision; until the next call."""
+        sent = tensor_of(payload, ElementType(header.element_type))
+        if header.element_type == ElementType.INT8:
+            return widened(sent, header.first, header.count)
         if len(self._wide) < len(sent):
             self._wide = torch.zeros(len(sent))
         return self._wide[: len(sent)].copy_(sent)
 
     def sent(self, payload: memoryview) -> memoryview:
-        """The same elements of single precision, rounded; until the next call."""
+        """The same elements of single precision, rounded to bfloat16; until the next call."""
         values = tensor_of(payload, ElementType.FLOAT32)
         if len(self._narrow) < len(values):
             self._narrow = torch.zeros(len(values), dtype=torch.bfloat16)

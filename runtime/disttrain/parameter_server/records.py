@@ -75,6 +75,8 @@ class Records:
     pushes: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Complete pushes by staleness; -1 is unknown."""
+    shortened: int = 0
+    """Pushes whose sender scaled them down to the norm that the manifest allows."""
     corrected: dict[SenderIncarnation, int] = field(default_factory=dict)
     """Updates lost in all, of senders whose last lost one came again in this incarnation."""
 

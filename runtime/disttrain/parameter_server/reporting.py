@@ -86,6 +86,7 @@ class Reporter:
             refused=dict(self.shard.refused),
             staleness=tuple(histogram),
             staleness_unknown=records.staleness.get(-1, 0),
+            shortened=records.shortened,
             busy_seconds=self.busy_seconds,
             uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
@@ -149,6 +150,7 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
         ),
         counter("updates_applied", "Updates applied completely.", report.applied),
         counters("updates_refused", "Updates refused.", "reason", refused),
+        counter("updates_shortened", "Pushes scaled down to maximumNorm.", report.shortened),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),
         metrics.staleness(STALENESS_BOUNDS, report.staleness),
         gauges(

@@ -92,7 +92,7 @@ class Accrual:
             Push(
                 sequence=self._sequence,
                 gradient=self._sum.gradient.buffer,
-                is_narrow=self._sum.is_narrow,
+                rounded_to=self._sum.rounded_to,
                 versions=versions,
                 scale=self._scale,
                 samples=self._samples,

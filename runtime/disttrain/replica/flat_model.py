@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from disttrain.holder import values
 from disttrain.holder.values import DTYPES
 from disttrain.job.spec import FrozenParameters
-from disttrain.job.strategy_kind import Formats, Numbers
+from disttrain.job.strategy_kind import Formats, Numbers, PushedNumbers
+from disttrain.parameter_server.narrowing import ErrorFeedback, Rounding
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import (
     Allocate,
@@ -31,6 +32,7 @@ from disttrain.state.factors import Factors, within
 from disttrain.state.layout import TensorSpec
 from disttrain.state.vector import FROZEN, PARAMETERS, Vector
 from disttrain.task.errors import ModelError
+from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer, Memory
 
 
@@ -69,9 +71,9 @@ class FlatModel(GradientViews):
         self._incoming_buffers = ModelBuffers(self.tensors, self._allocate, "incoming")
         # Shards may want values while a fetch is under way, or waits to be taken.
         self._uploaded_buffers = ModelBuffers(self.tensors, self._allocate, "uploaded")
-        is_narrow = formats.pushed is Numbers.BFLOAT16
+        rounding = _rounding(formats)
         self.outgoing = [
-            Outgoing(self.tensors, self._allocate, number, is_narrow=is_narrow)
+            Outgoing(self.tensors, self._allocate, number, rounding)
             for number in range(outgoing_buffers)
         ]
         self._arriving: Mapping[Vector, FlatVector] = {}
@@ -255,11 +257,20 @@ def _require_finite(specs: Sequence[TensorSpec], host: Tensor) -> None:
             raise ModelError(message)
 
 
+def _rounding(formats: Formats) -> Rounding | None:
+    if formats.pushed is PushedNumbers.FLOAT32:
+        return None
+    if formats.keeps_errors:
+        return ErrorFeedback(ElementType[formats.pushed.name])
+    return Rounding()
+
+
 def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> Allocate:
     stream = side_stream(device)
 
     def allocate(name: str, vector: Vector) -> FlatVector:
-        buffer = memory.allocate(name, tensors.layout.elements(vector.held) * vector.element_bytes)
+        _, nbytes = vector.place_of(0, tensors.layout.elements(vector.held))
+        buffer = memory.allocate(name, nbytes)
         if stream is None:
             return FlatVector(buffer, DTYPES[vector.element_type])
         return PinnedVector(buffer, DTYPES[vector.element_type], device, stream)

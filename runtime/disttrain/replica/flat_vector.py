@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server import narrowing, presence
+from disttrain.parameter_server import presence
+from disttrain.parameter_server.narrowing import Rounding
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.layout import TensorSpec, trained
@@ -93,24 +94,26 @@ class PinnedVector(FlatVector):
 
 
 class NarrowVector(FlatVector):
-    """Of single precision where the model computes, and bfloat16 in the memory that travels."""
+    """Of single precision where the model computes, and rounded in the memory that travels."""
 
-    def __init__(self, narrow: FlatVector, tensor: Tensor) -> None:
-        """`narrow`: the memory that travels, as long as `tensor`."""
+    def __init__(self, narrow: FlatVector, tensor: Tensor, rounding: Rounding) -> None:
+        """`narrow`: the memory that travels, of as many elements as `tensor`."""
         self.buffer, self.host, self.tensor = narrow.buffer, narrow.host, tensor
+        self._rounding = rounding
 
     def wait_left(self) -> None:
-        narrowing.narrow_gradient(self.tensor, self.host)
+        self._rounding.round(self.tensor, self.host)
 
     def arrive(self) -> None:
         self.tensor.copy_(self.host)
 
 
 class PinnedNarrowVector(PinnedVector):
-    """The same on a GPU, which rounds: half as much is copied, too."""
+    """The same on a GPU, which rounds: what is copied is shorter, too."""
 
-    def __init__(self, narrow: PinnedVector, tensor: Tensor) -> None:
+    def __init__(self, narrow: PinnedVector, tensor: Tensor, rounding: Rounding) -> None:
         self.buffer, self.host, self.tensor = narrow.buffer, narrow.host, tensor
+        self._rounding = rounding
         self._narrow = narrow.tensor
         self._begin(narrow.stream)
 
@@ -118,7 +121,7 @@ class PinnedNarrowVector(PinnedVector):
         self._computed.record()
         self.stream.wait_event(self._computed)
         with torch.cuda.stream(self.stream):
-            narrowing.narrow_gradient(self.tensor, self._narrow)
+            self._rounding.round(self.tensor, self._narrow)
             self.host.copy_(self._narrow, non_blocking=True)
         self._copied.record(self.stream)
 
@@ -131,11 +134,17 @@ class PinnedNarrowVector(PinnedVector):
         self._copied.synchronize()
 
 
-def over(narrow: FlatVector, tensor: Tensor) -> FlatVector:
-    """Single precision in `tensor`, whose way is through the memory of bfloat16."""
+_PLAINLY = Rounding()
+
+
+def over(narrow: FlatVector, tensor: Tensor, rounding: Rounding = _PLAINLY) -> FlatVector:
+    """Single precision in `tensor`, whose way is through the memory of what it is rounded to.
+
+    What arrives there is bfloat16.
+    """
     if isinstance(narrow, PinnedVector):
-        return PinnedNarrowVector(narrow, tensor)
-    return NarrowVector(narrow, tensor)
+        return PinnedNarrowVector(narrow, tensor, rounding)
+    return NarrowVector(narrow, tensor, rounding)
 
 
 def _pin(host: Tensor) -> None:
@@ -205,15 +214,24 @@ class Gradient:
     """Memory for one gradient."""
 
     def __init__(
-        self, tensors: ModelTensors, allocate: Allocate, number: int, *, is_narrow: bool = False
+        self,
+        tensors: ModelTensors,
+        allocate: Allocate,
+        number: int,
+        rounding: Rounding | None = None,
     ) -> None:
-        """`is_narrow`: it travels as bfloat16."""
+        """`rounding`: on its way; None: it travels as it is."""
         vector, name = trained(tensors.vectors), f"gradient-{number}"
-        self.is_narrow = is_narrow
-        self.gradient = allocate(name, vector.narrow if is_narrow else vector)
-        if is_narrow:
-            wide = torch.zeros_like(self.gradient.tensor, dtype=torch.float32)
-            self.gradient = over(self.gradient, wide)
+        self.rounding = rounding
+        self.rounded_to = None if rounding is None else rounding.element_type
+        self.gradient = allocate(name, vector.rounded(self.rounded_to))
+        if rounding is not None:
+            wide = torch.zeros(
+                tensors.layout.elements(vector),
+                dtype=torch.float32,
+                device=self.gradient.tensor.device,
+            )
+            self.gradient = over(self.gradient, wide, rounding)
         self.gradient_views = self.gradient.views(tensors.specs(vector))
 
 
@@ -224,9 +242,13 @@ class Outgoing(Gradient):
     """
 
     def __init__(
-        self, tensors: ModelTensors, allocate: Allocate, number: int, *, is_narrow: bool = False
+        self,
+        tensors: ModelTensors,
+        allocate: Allocate,
+        number: int,
+        rounding: Rounding | None = None,
     ) -> None:
-        super().__init__(tensors, allocate, number, is_narrow=is_narrow)
+        super().__init__(tensors, allocate, number, rounding)
         self.beside: dict[Vector, FlatVector] = {}
         """What is pushed with the gradient, as long as it is."""
         self.buffers = ModelBuffers(tensors, allocate, f"outgoing-{number}")

@@ -44,6 +44,7 @@ class LocalStepper(Stepper):
         self._now = connection.cancellation.clock
         self._pushed_at = self._now()
         self._sends_parameters = manifest.outer.rule.sends_parameters
+        self._maximum_norm = manifest.maximum_norm
         self._waits = manifest.adopt is Adopt.REPLACE
         self._inner = InnerSteps(
             config,
@@ -127,22 +128,22 @@ class LocalStepper(Stepper):
             return
         self._pushes.wait_answered()
         self._adopt(self._fetches.wait())
-        is_finite = self._difference_is_finite()
-        if is_finite:
-            self._submit()
+        scale = self._make_difference()
+        if scale > 0:
+            self._submit(scale)
         else:
             self._give_up()
         self._taken.clear()
         self._computed_on = ()
-        self._ask(waits=self._waits or not is_finite)
+        self._ask(waits=self._waits or scale == 0)
 
-    def _difference_is_finite(self) -> bool:
-        """The anchor becomes the difference."""
+    def _make_difference(self) -> float:
+        """The anchor becomes it; the factor that brings it to `maximumNorm`, 0: it is no number."""
         difference = self._anchor.sub_(self._model.parameters)
         squared_norm = gradient_check.squared_norm(difference).item()
-        return gradient_check.check(squared_norm, 0.0, None) > 0
+        return gradient_check.check(squared_norm, 0.0, self._maximum_norm)
 
-    def _submit(self) -> None:
+    def _submit(self, scale: float) -> None:
         outgoing = self._pushes.acquire()
         difference, own = self._anchor, self._model.parameters
         outgoing.gradient.tensor.copy_(own if self._sends_parameters else difference)
@@ -151,7 +152,9 @@ class LocalStepper(Stepper):
         push = Push(
             sequence=self._sequence,
             gradient=outgoing.gradient.buffer,
+            rounded_to=outgoing.rounded_to,
             versions=self._computed_on,
+            scale=scale,
             samples=sum(step.samples for step in self._taken),
             lease=self.position.lease,
             lease_offset=self.position.offset,

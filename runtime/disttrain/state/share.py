@@ -22,11 +22,11 @@ class Part(NamedTuple):
 
     @property
     def offset(self) -> int:
-        return self.first * self.vector.element_bytes
+        return self.vector.place_of(self.first, self.count)[0]
 
     @property
     def nbytes(self) -> int:
-        return self.count * self.vector.element_bytes
+        return self.vector.place_of(self.first, self.count)[1]
 
 
 @dataclass(frozen=True)

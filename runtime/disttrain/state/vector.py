@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from disttrain.transport.header import ELEMENT_BYTES, ElementType
+from disttrain.transport.header import ELEMENT_BYTES, ElementType, blocks_around
 
 PARAMETERS = "parameters"
 """What is trained: pushes carry its gradient. A partition has at most one such vector."""
@@ -20,6 +20,9 @@ BUFFERS = "buffers"
 """Of floating point: a push moves the holder's copy towards the sent one. Whole numbers (narrower
 ones and bool are widened): a push takes the maximum."""
 OF_A_MODEL = (PARAMETERS, FROZEN, BUFFERS)
+
+_ON_THEIR_WAY = frozenset({ElementType.BFLOAT16, ElementType.INT8})
+"""What single precision may be rounded to."""
 
 
 class Vector(NamedTuple):
@@ -40,14 +43,24 @@ class Vector(NamedTuple):
     @property
     def held(self) -> "Vector":
         """What holders have of a vector that may be on its way in fewer bits."""
-        if self.element_type is not ElementType.BFLOAT16:
+        if self.element_type not in _ON_THEIR_WAY:
             return self
         return self._replace(element_type=ElementType.FLOAT32)
+
+    def place_of(self, first: int, count: int) -> tuple[int, int]:
+        """Where some of its elements lie: offset and length in bytes."""
+        if self.element_type is ElementType.INT8:
+            return blocks_around(first, count)
+        return first * self.element_bytes, count * self.element_bytes
+
+    def rounded(self, to: ElementType | None) -> "Vector":
+        """The same on its way in other numbers; None: in its own. Only of single precision."""
+        return self if to is None else self._replace(element_type=to)
 
     @property
     def narrow(self) -> "Vector":
         """The same on its way in half of the bits. Only of single precision."""
-        return self._replace(element_type=ElementType.BFLOAT16)
+        return self.rounded(ElementType.BFLOAT16)
 
     def travels_as(self, element_type: int) -> bool:
         """Whether messages may carry its elements so.
@@ -56,8 +69,8 @@ class Vector(NamedTuple):
         """
         if element_type == self.element_type:
             return True
-        is_half = (element_type, self.element_type) == (ElementType.BFLOAT16, ElementType.FLOAT32)
-        return is_half and self.name not in {FROZEN, BUFFERS}
+        is_rounded = element_type in _ON_THEIR_WAY and self.element_type is ElementType.FLOAT32
+        return is_rounded and self.name not in {FROZEN, BUFFERS}
 
     @property
     def is_trained(self) -> bool:

@@ -23,10 +23,13 @@ from disttrain.transport.header import (
     ELEMENT_BYTES,
     MAGIC,
     PROTOCOL_VERSION,
+    SCALE_BYTES,
+    ElementType,
     Header,
     Reason,
     Role,
     Verb,
+    blocks_around,
 )
 from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
 from disttrain.transport.stream import Stream
@@ -41,7 +44,8 @@ _MOST_SAMPLES = 1 << 40
 _VERBS = frozenset(map(int, Verb))
 _ROLES = frozenset(map(int, Role))
 _REASONS = frozenset(map(int, Reason))
-_ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
+_ALIGNMENT = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
+_ALIGNMENT[ElementType.INT8] = SCALE_BYTES
 _CHUNK_VERBS = frozenset(map(int, (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED, Verb.STAGE)))
 _SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
 _WITHOUT_PAYLOAD = frozenset(map(int, (Verb.UPLOADED, Verb.PUSHED, Verb.STAGED)))
@@ -326,7 +330,7 @@ def _unknown_value(header: Header) -> str:
         return f"verb {header.verb}"
     if header.role not in _ROLES:
         return f"role {header.role}"
-    if header.element_type not in _ELEMENT_BYTES:
+    if header.element_type not in _ALIGNMENT:
         return f"element type {header.element_type}"
     if header.reason not in _REASONS:
         return f"reason {header.reason}"
@@ -367,11 +371,14 @@ def _inconsistent(header: Header) -> str:
 
 
 def _inconsistent_chunk(header: Header) -> str:
-    if header.count * _ELEMENT_BYTES[header.element_type] != header.payload_bytes:
+    nbytes = header.count * _ALIGNMENT[header.element_type]
+    if header.element_type == ElementType.INT8:
+        _, nbytes = blocks_around(header.first, header.count)
+    if nbytes != header.payload_bytes:
         return (
             f"{header.count} elements of type {header.element_type} in {header.payload_bytes} bytes"
         )
-    if header.segment_offset % _ELEMENT_BYTES[header.element_type]:
+    if header.segment_offset % _ALIGNMENT[header.element_type]:
         return f"offset {header.segment_offset} for elements of type {header.element_type}"
     if header.chunk >= header.chunks:
         return f"chunk {header.chunk} of {header.chunks}"

@@ -67,6 +67,9 @@ class ElementType(IntEnum):
     INT64 = 3
     BFLOAT16 = 4
     """The upper half of FLOAT32. Only messages have it, in place of that."""
+    INT8 = 5
+    """Whole numbers in blocks, each behind the FLOAT32 that they are multiplied by. Only pushes
+    have it, in place of that."""
 
 
 ELEMENT_BYTES = {
@@ -76,6 +79,19 @@ ELEMENT_BYTES = {
     ElementType.INT64: 8,
     ElementType.BFLOAT16: 2,
 }
+"""INT8 has none: see `blocks_around`."""
+
+BLOCK_ELEMENTS = 128
+"""Of INT8, counted from the vector's first element on; the last block is as long, filled with 0."""
+SCALE_BYTES = 4
+BLOCK_BYTES = SCALE_BYTES + BLOCK_ELEMENTS
+
+
+def blocks_around(first: int, count: int) -> tuple[int, int]:
+    """Where elements of INT8 lie, their neighbours included: offset and length in bytes."""
+    begin = first // BLOCK_ELEMENTS
+    end = -(-(first + count) // BLOCK_ELEMENTS) if count else begin
+    return begin * BLOCK_BYTES, (end - begin) * BLOCK_BYTES
 
 
 class Reason(IntEnum):

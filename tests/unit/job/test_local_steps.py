@@ -93,6 +93,23 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "local steps use torch.autocast in Task.loss",
         ),
         ("{outer: {nesterov: {momentum: 1.0}}}", "outer.nesterov.momentum: must be less than 1"),
+        ("{maximumNorm: 0}", "maximumNorm: must be more than 0, got 0"),
+        (
+            "{outer: {blend: {}}, maximumNorm: 2.0}",
+            "maximumNorm: must be null with outer.blend, which pushes parameters, not differences, "
+            "got 2; take outer.average",
+        ),
+        (
+            "{precision: float64, pushAs: bfloat16}",
+            "pushAs: must be float32 with precision: float64, of which bfloat16 would keep few "
+            "digits; leave it out",
+        ),
+        (
+            "{outer: {blend: {}}, pushAs: int8}",
+            "pushAs: must be float32 with outer.blend, which pushes parameters, not differences, "
+            "got int8; take outer.average",
+        ),
+        ("{pushAs: int4}", "pushAs: must be one of 'float32', 'bfloat16' or 'int8', got 'int4'"),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),
         (
             "{optimizer: {schedule: {warmup: {epochs: 3}, cosine: {epochs: 2}}}}",

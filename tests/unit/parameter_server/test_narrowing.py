@@ -16,10 +16,22 @@ from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import presence
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
-from disttrain.parameter_server.narrowing import narrow_gradient
+from disttrain.parameter_server.narrowing import (
+    ErrorFeedback,
+    narrow_gradient,
+    quantise,
+    widened,
+)
 from disttrain.parameter_server.shard import Shard
 from disttrain.state.placement import Range
-from disttrain.transport.header import ElementType, Header, Reason, Verb
+from disttrain.transport.header import (
+    BLOCK_ELEMENTS,
+    ElementType,
+    Header,
+    Reason,
+    Verb,
+    blocks_around,
+)
 
 ELEMENTS = 6
 CHUNK_BYTES = 4 * 4
@@ -161,3 +173,72 @@ def test_double_precision_is_not_fetched_so() -> None:
 def test_marks_are_found_by_the_runs_between_them() -> None:
     found = rounded(torch.tensor([1.0, presence.MARK, presence.MARK, -1e-45]))
     assert presence.present(found) == [Range(0, 1), Range(3, 4)]
+
+
+def quantised(values: Tensor) -> Tensor:
+    _, nbytes = blocks_around(0, len(values))
+    memory = torch.zeros(nbytes, dtype=torch.uint8)
+    quantise(values, memory)
+    return memory
+
+
+@pytest.mark.parametrize("elements", [0, 1, 127, 128, 129, 70_000])
+def test_whole_numbers_are_near_by_their_blocks_largest(elements: int) -> None:
+    values = torch.randn(elements, generator=torch.Generator().manual_seed(0))
+    found = widened(quantised(values), 0, elements)
+    for first in range(0, elements, BLOCK_ELEMENTS):
+        block = values[first : first + BLOCK_ELEMENTS]
+        error = (found[first : first + BLOCK_ELEMENTS] - block).abs().max()
+        assert float(error) <= float(block.abs().max()) / 254 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-45, 1e-38, 1e-29, 1e17])
+def test_whole_numbers_of_any_size_stay_finite(size: float) -> None:
+    values = torch.tensor([size, -size, 0.0])
+    found = widened(quantised(values), 0, 3)
+    wanted = values if size > 1e-28 else torch.zeros(3)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("element_type", [ElementType.BFLOAT16, ElementType.INT8])
+def test_what_was_pushed_and_the_rest_are_all_differences(element_type: ElementType) -> None:
+    feedback, draw = ErrorFeedback(element_type), torch.Generator().manual_seed(1)
+    whole = torch.zeros(1000, dtype=torch.float64)
+    pushed = torch.zeros(1000, dtype=torch.float64)
+    _, nbytes = blocks_around(0, 1000)
+    for _ in range(100):
+        difference = torch.randn(1000, generator=draw)
+        whole += difference.double()
+        if element_type is ElementType.INT8:
+            into = torch.zeros(nbytes, dtype=torch.uint8)
+            feedback.round(difference, into)
+            pushed += widened(into, 0, 1000).double()
+        else:
+            into = torch.zeros(1000, dtype=torch.bfloat16)
+            feedback.round(difference, into)
+            pushed += into.double()
+
+    assert float((pushed + feedback.rest.double() - whole).norm() / whole.norm()) < 1e-6
+    assert float((pushed - whole).norm() / whole.norm()) > 1e-5
+
+
+def test_a_block_whose_scale_is_no_number_is_refused() -> None:
+    shard = a_shard()
+    memory = quantised(torch.ones(4))
+    memory[:4] = torch.tensor([math.nan]).view(torch.uint8)
+    push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
+    push = push._replace(chunks=2, element_type=ElementType.INT8)
+
+    (answer,) = shard.handle(push, bytes_of(memory))
+
+    assert answer.header.reason == Reason.NOT_FINITE
+
+
+def test_double_precision_does_not_travel_as_whole_numbers() -> None:
+    shard = a_shard(double=True)
+    push = a_chunk_header(Verb.PUSH, 2, incarnation=1, receiver_incarnation=1, sequence=1)
+    push = push._replace(chunks=3, element_type=ElementType.INT8)
+
+    (answer,) = shard.handle(push, bytes_of(quantised(torch.ones(2))))
+
+    assert answer.header.reason == Reason.WRONG_LAYOUT

@@ -23,6 +23,7 @@ from builders.local_training import (
 )
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
+from disttrain.parameter_server.narrowing import ErrorFeedback
 from disttrain.replica import ledger
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.state.factors import Factors
@@ -141,6 +142,62 @@ def test_a_replica_whose_seconds_have_passed_pushes_before_its_steps_are_done(
         one.step(next(given))
 
     assert [push.samples for push in server.pushes] == [SAMPLES] * 3
+
+
+@pytest.mark.parametrize("adopt", ADOPTS)
+def test_a_push_is_scaled_down_to_the_maximum_norm(opened: list[LocalTraining], adopt: str) -> None:
+    bound = 0.01
+    found = {}
+    for maximum in (None, bound):
+        server = OneShard(1.0)
+        manifest = local_steps(steps=4, adopt=adopt, maximum_norm=maximum, optimizer=adamw())
+        one = LocalTraining(a_network(), server, manifest)
+        opened.append(one)
+        before, given = server.values[placements.PARAMETERS].clone(), batches(2)
+        for _ in range(4):
+            one.step(next(given))
+        one.stepper.flush()
+        found[maximum] = server.values[placements.PARAMETERS] - before
+
+    assert float(found[None].norm()) > 2 * bound
+    assert float(found[bound].norm()) == pytest.approx(bound, rel=1e-4)
+    torch.testing.assert_close(found[bound], found[None] * (bound / found[None].norm()))
+
+
+@pytest.mark.parametrize("adopt", ADOPTS)
+@pytest.mark.parametrize(("push_as", "times"), [("bfloat16", 2.0), ("int8", 3.5)])
+def test_what_rounding_takes_from_a_push_is_in_the_next_one(
+    opened: list[LocalTraining], adopt: str, push_as: str, times: float
+) -> None:
+    """The sum of all pushes and the rest is that of all differences: where the replica is."""
+    server = OneShard(1.0)
+    one = LocalTraining(
+        a_network(), server, local_steps(steps=4, adopt=adopt, push_as=push_as, optimizer=adamw())
+    )
+    opened.append(one)
+    differences, make = [], one.stepper._make_difference
+
+    def noting() -> float:
+        scale = make()
+        differences.append(one.stepper._anchor.double().clone())
+        return scale
+
+    one.stepper._make_difference = noting  # type: ignore[method-assign]
+    before, given = server.values[placements.PARAMETERS].double(), batches(2)
+    for _ in range(80):
+        one.step(next(given))
+    one.stepper.flush()
+
+    rounding = one.flat.outgoing[0].rounding
+    assert isinstance(rounding, ErrorFeedback)
+    rest = rounding.rest.double()
+    pushed = before - server.values[placements.PARAMETERS].double()
+    whole = torch.stack(differences).sum(0)
+    assert len(differences) == 20
+    assert distance(pushed + rest, whole) < 1e-6
+    assert 0 < float(rest.norm()) < 0.1 * float(differences[-1].norm())
+    elements = one.flat.parameters.numel()
+    assert 4 * elements * 20 / one.connection.pushes.transfers.nbytes >= times
 
 
 def test_what_is_left_of_the_steps_is_pushed_by_a_flush(opened: list[LocalTraining]) -> None:

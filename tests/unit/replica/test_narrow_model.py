@@ -18,6 +18,7 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
 from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -97,7 +98,7 @@ def test_steps_compute_on_rounded_parameters_and_push_rounded_gradients(story: S
     assert story.server.asked[1:] == [(NARROW, 8)]
     assert story.weight == rounded(THIRD)
     (push,) = story.server.pushes
-    assert (push.is_narrow, push.nbytes) == (True, 8)
+    assert (push.rounded_to, push.nbytes) == (ElementType.BFLOAT16, 8)
     moved = torch.tensor(THIRD) - rounded(0.1)
     assert torch.equal(story.server.values[EXACT], moved.expand(4))
 
@@ -116,6 +117,6 @@ def test_fetches_alone_are_rounded_if_the_job_says_so() -> None:
     made = Story(manifest)
     made.step(gradient=0.1)
     made.loop.flush()
-    assert [push.is_narrow for push in made.server.pushes] == [False]
+    assert [push.rounded_to for push in made.server.pushes] == [None]
     assert made.server.asked[1:] == [(NARROW, 8)]
     made.connection.close()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.transports import a_chunk_header, a_header
+from disttrain.state.vector import Vector
 from disttrain.transport import framing
 from disttrain.transport.errors import ConnectionLost, MalformedMessage, Refusal
 from disttrain.transport.header import (
@@ -56,7 +57,7 @@ def chunk_headers(draw: st.DrawFn) -> tuple[Header, tuple[int, int, int]]:
         staleness=draw(st.integers(-1, 1 << 62)),
     )
     offset = draw(st.integers(0, 1 << 40)) * 8
-    nbytes = count * ELEMENT_BYTES[element_type]
+    nbytes = Vector(0, "parameters", element_type).place_of(header.first, count)[1]
     return header, (draw(small), offset, nbytes)
 
 

@@ -94,6 +94,8 @@ class ShardReport(Strict):
     staleness: tuple[Count, ...] = ()
     """Histogram of the applied pushes' staleness over `STALENESS_BOUNDS`."""
     staleness_unknown: Count = 0
+    shortened: Count = 0
+    """Pushes scaled down to the norm that the manifest allows."""
     busy_seconds: float = 0.0
     """Time its thread spent on requests (not waiting)."""
     uptime_seconds: float = 0.0

@@ -1,6 +1,7 @@
 """The coordinator's sections of a status: in status.json, and in the job's object. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
@@ -97,6 +98,13 @@ def checkpoint_warning(state: State) -> str | None:
 def all_shards(state: State, watch: Watch) -> ShardReport:
     reports_of_shards = (*watch.shards.values(), *state.totals.shard_reports.values())
     return reduce(reports.added, reports_of_shards, ShardReport())
+
+
+def shortened_pushes(state: State, watch: Watch) -> int:
+    """Each shard counts every push: as many as the shard that has counted most."""
+    found = Counter({index: each.shortened for index, each in state.totals.shard_reports.items()})
+    found.update({member.index: each.shortened for member, each in watch.shards.items()})
+    return max(found.values(), default=0)
 
 
 def learning_rate(watch: Watch) -> float | None:

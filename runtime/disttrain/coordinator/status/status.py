@@ -124,6 +124,7 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
         "staleness": _staleness(state, watch),
         "restarts": {role: restarts.get(role, 0) for role in ("coordinator", "shard", "replica")},
         **_portions(state.data),
+        "pushesShortened": sections.shortened_pushes(state, watch),
         **_faults_and_checkpoints(state),
         "resumedFrom": state.resumed_from or None,
     }

@@ -8,11 +8,14 @@ from disttrain.job.outer_rule import OuterMomentum
 from disttrain.job.rule import Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.local_steps import LocalSteps
+from disttrain.job.strategy_kind import Precision, PushedNumbers
 
 _LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
 _STEPS: Path = (*_LOCAL_STEPS, "steps")
 _OUTER: Path = (*_LOCAL_STEPS, "outer")
 _MAXIMUM_AGE: Path = (*_LOCAL_STEPS, "maximumAge")
+_MAXIMUM_NORM: Path = (*_LOCAL_STEPS, "maximumNorm")
+_PUSH_AS: Path = (*_LOCAL_STEPS, "pushAs")
 _READS: tuple[Path, ...] = (
     _LOCAL_STEPS,
     ("spec", "stop"),
@@ -68,6 +71,31 @@ def _records_have_no_refusals(spec: Spec, found: LocalSteps) -> str | None:
     )
 
 
+def _norms_are_of_differences(_: Spec, found: LocalSteps) -> str | None:
+    if found.maximum_norm is None or not found.outer.rule.sends_parameters:
+        return None
+    return (
+        f"must be null with outer.{to_camel(found.outer.rule.name)}, which pushes parameters, not "
+        f"differences, got {found.maximum_norm:g}; take outer.average"
+    )
+
+
+def _rounds_differences(_: Spec, found: LocalSteps) -> str | None:
+    if found.push_as is PushedNumbers.FLOAT32:
+        return None
+    if found.precision is Precision.FLOAT64:
+        return (
+            f"must be float32 with precision: float64, of which {found.push_as} would keep few "
+            "digits; leave it out"
+        )
+    if found.outer.rule.sends_parameters:
+        return (
+            f"must be float32 with outer.{to_camel(found.outer.rule.name)}, which pushes "
+            f"parameters, not differences, got {found.push_as}; take outer.average"
+        )
+    return None
+
+
 def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
     usual = spec.replicas.count - 1
     if found.maximum_age is None or found.maximum_age > usual:
@@ -80,6 +108,18 @@ def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
 
 
 RULES = (
+    Rule(
+        "`pushAs` below float32 is for differences of single precision.",
+        _PUSH_AS,
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _rounds_differences),
+    ),
+    Rule(
+        "`maximumNorm` is for outer rules that take differences.",
+        _MAXIMUM_NORM,
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _norms_are_of_differences),
+    ),
     Rule(
         "With several replicas, `steps` of local steps lets each of them push ten times or more.",
         _STEPS,

@@ -12,7 +12,13 @@ from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.staleness import Staleness
-from disttrain.job.strategy_kind import UNUSUAL_STALENESS, Formats, Numbers, StrategyKind
+from disttrain.job.strategy_kind import (
+    UNUSUAL_STALENESS,
+    Formats,
+    Numbers,
+    PushedNumbers,
+    StrategyKind,
+)
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.adagrad import Adagrad
 
@@ -109,7 +115,7 @@ class Downpour(StrategyKind):
 
     @property
     def formats(self) -> Formats:
-        return Formats(self.computes_in, self.push_as, self.fetch_as)
+        return Formats(self.computes_in, pushed=PushedNumbers(self.push_as), fetched=self.fetch_as)
 
     @property
     def autocasts(self) -> bool:

@@ -12,7 +12,14 @@ from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
 from disttrain.job.section import Count, Positive, one_of, refused
-from disttrain.job.strategy_kind import UNUSUAL_STALENESS, Numbers, Precision, StrategyKind
+from disttrain.job.strategy_kind import (
+    UNUSUAL_STALENESS,
+    Formats,
+    Numbers,
+    Precision,
+    PushedNumbers,
+    StrategyKind,
+)
 
 OUTER_RULES: Final = subclasses.found("disttrain.job.outer_rules", OuterRule)
 
@@ -81,6 +88,17 @@ class LocalSteps(StrategyKind):
     dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
     than there are. null: none is too old."""
 
+    push_as: Annotated[PushedNumbers, Field(strict=False)] = PushedNumbers.FLOAT32
+    """What differences travel as. bfloat16: half of the bytes; int8: 3.9 times fewer. A replica
+    adds to each difference what rounding took from the one before, so that none of it is lost but
+    by a restart. Shards compute in float32. Buffers and what is fetched travel as they are."""
+
+    maximum_norm: Positive | None = None
+    """The largest L2 norm of a push. A replica scales a longer one down to it, which the summary
+    and metrics count. Shards refuse what is a tenth beyond it, so that a broken or malicious
+    replica moves the parameters on each shard by no more than its weight allows. Buffers have no
+    such limit. null: none."""
+
     precision: Annotated[Precision, Field(strict=False), BeforeValidator(_known)] = (
         Precision.FLOAT32
     )
@@ -94,6 +112,11 @@ class LocalSteps(StrategyKind):
     @property
     def computes_in(self) -> Precision:
         return self.precision
+
+    @property
+    def formats(self) -> Formats:
+        is_rounded = self.push_as is not PushedNumbers.FLOAT32
+        return Formats(self.computes_in, pushed=self.push_as, keeps_errors=is_rounded)
 
     @property
     def against_a_slow_network(self) -> str:

@@ -41,7 +41,7 @@ from disttrain.state.factors import Factors, within
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
-from disttrain.transport.header import ElementType, Header, Reason, Verb
+from disttrain.transport.header import Header, Reason, Verb
 
 
 class PushedGradients(HolderSide):
@@ -163,9 +163,10 @@ class PushedGradients(HolderSide):
         if part is None:
             what = f"elements {header.first} to {header.first + header.count}"
             raise Refused(Reason.WRONG_LAYOUT, f"{what} are not chunk {header.chunk}")
-        sent = self._received(header, payload)
-        if not is_finite(sent):
-            self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
+        own = part.vector.element_type
+        is_own = header.element_type == own
+        sent = tensor_of(payload, own) if is_own else self._narrowing.received(header, payload)
+        self._check_values(part, header, sent)
         present = self._present(part, sent)
         if header.chunk == 0:
             self._begin(header)
@@ -193,10 +194,10 @@ class PushedGradients(HolderSide):
             if self._average is not None:
                 self._average.follow(self.values, part, header.samples)
 
-    def _received(self, header: Header, payload: memoryview) -> Tensor:
-        if header.element_type == ElementType.BFLOAT16:
-            return self._narrowing.received(payload)
-        return tensor_of(payload, ElementType(header.element_type))
+    def _check_values(self, part: Part, header: Header, sent: Tensor) -> None:
+        del part
+        if not is_finite(sent):
+            self._give_up(header, Reason.NOT_FINITE, "holds values that are not finite")
 
     def _present(self, part: Part, sent: Tensor) -> list[Range]:
         """The elements that have a gradient."""
