@@ -9,6 +9,41 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="ranks that all count alike, whatever counts in their parts",
+        file=f"{_R}/replica/ranks.py",
+        old="        gradient.mul_(counted / samples)\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_ranks.py",),
+    ),
+    Mutant(
+        name="a parameter that is stepped by some ranks only",
+        file=f"{_R}/replica/ranks.py",
+        old="        present.present = [have > 0 for have in ranks_with]\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_ranks.py",),
+    ),
+    Mutant(
+        name="ranks that keep old parameters when the first one has fetched",
+        file=f"{_R}/replica/ranks.py",
+        old="self._values = max(self._values, RENEW)",
+        new="pass",
+        tests=(f"{_UNIT}/replica/test_ranks.py",),
+    ),
+    Mutant(
+        name="a rank that computes whatever batch it has read",
+        file=f"{_R}/replica/following_rank.py",
+        old="if (loaded.item.lease, loaded.item.first) == (order.lease, order.first):",
+        new="if True:",
+        tests=(f"{_UNIT}/replica/test_ranks.py",),
+    ),
+    Mutant(
+        name="ranks of a strategy that has none",
+        file=f"{_R}/job/rules/general.py",
+        old="if ranks == 1 or alone is None:",
+        new="if True:",
+        tests=(f"{_UNIT}/job/test_local_steps.py",),
+    ),
+    Mutant(
         name="replicas with other frozen parameters of their own that train together",
         file=f"{_R}/checkpoint/model_map.py",
         old="    if found.own and wanted.own and found.own != wanted.own:",
