@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.groups.errors import GroupLost
@@ -53,6 +55,12 @@ class SimGroup(Collective):
         self._formed.given.pop(self._round - 1, None)
         self._round += 1
         return [sum(column) for column in zip(*given.values(), strict=True)]
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        raise NotImplementedError
+
+    def broadcast(self, tensor: Tensor) -> None:
+        raise NotImplementedError
 
     def _ask(self, request: messages.Request) -> messages.Reply:
         return self._place.result(self._place.request(request))

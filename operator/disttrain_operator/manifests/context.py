@@ -47,7 +47,7 @@ class Context:
     @property
     def partitions(self) -> int:
         """Processes of each replica."""
-        return self.job.spec.replicas.partitions
+        return self.job.spec.replicas.processes
 
     @property
     def owner(self) -> Object:

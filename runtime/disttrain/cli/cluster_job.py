@@ -97,9 +97,9 @@ def page(job: Object, found: Sequence[Object], now: datetime) -> str:
 def _head(job: Object, status: JobStatus, now: datetime) -> str:
     metadata, spec = job["metadata"], job["spec"]
     counts = f"{status.ready_replicas or 0} joined of {_wanted(spec, 'replicas', 'count')} wanted"
-    partitions = _wanted(spec, "replicas", "partitions")
-    if partitions != 1:
-        counts += f", each of {partitions} processes"
+    for field in ("partitions", "ranks"):
+        if (processes := _wanted(spec, "replicas", field)) != 1:
+            counts += f", each of {processes} processes"
     facts = [
         ("Name", metadata["name"]),
         ("Namespace", metadata["namespace"]),

@@ -86,7 +86,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
     strategy = job.strategy.rule
     return Settings(
         replicas=job.replicas.count,
-        partitions=job.replicas.partitions,
+        partitions=job.replicas.processes,
         shards=job.shards,
         holding_replicas=strategy.holding_replicas(job.replicas.count),
         batch_size=defaults.samples_per_step(stage),

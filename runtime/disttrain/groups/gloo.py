@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,19 +66,38 @@ class GlooGroup(Collective):
         self._is_in_step = True
 
     def sum(self, values: Sequence[int], seconds: float | None = None) -> list[int]:
+        tensor = torch.tensor(values)
+        self._run(self._group.allreduce, tensor, seconds)
+        return [int(value) for value in tensor.tolist()]
+
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        if tensor.numel():
+            _on_host(tensor, lambda host: self._run(self._group.allreduce, host))
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        if tensor.numel():
+            # As bytes: gloo does not know every type of element.
+            _on_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
+
+    def _run(
+        self,
+        start: Callable[[list[torch.Tensor]], Any],
+        host: torch.Tensor,
+        seconds: float | None = None,
+    ) -> None:
+        """Run an operation to its end, in its place among those of the other members."""
         if not self._is_in_step:
             message = "the group is not in step any more"
             raise GroupLost(message)
         self._is_in_step = False
-        found = self._sum(torch.tensor(values), seconds)
+        self._wait(partial(start, [host]), seconds)
         self._is_in_step = True
-        return found
 
-    def _sum(self, tensor: torch.Tensor, seconds: float | None) -> list[int]:
+    def _wait(self, start: Callable[[], Any], seconds: float | None) -> None:
         done = threading.Event()
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            work = self._group.allreduce([tensor])
+            work = start()
             work.get_future().add_done_callback(lambda _: done.set())
             # Waiting in gloo itself could not be ended.
             while not done.wait(_LOOK_AGAIN_SECONDS):
@@ -89,7 +109,19 @@ class GlooGroup(Collective):
         except RuntimeError as error:
             message = f"a member of the group does not answer: {error}"
             raise GroupLost(message) from error
-        return [int(value) for value in tensor.tolist()]
+
+
+def _bytes(host: torch.Tensor) -> torch.Tensor:
+    return host.reshape(-1).view(torch.uint8)
+
+
+@torch.no_grad()
+def _on_host(tensor: torch.Tensor, run: Callable[[torch.Tensor], None]) -> None:
+    """Run on the tensor itself if gloo can: if it is contiguous, in host memory. Else on a copy."""
+    host = tensor.detach().cpu().contiguous()
+    run(host)
+    if host.data_ptr() != tensor.data_ptr():
+        tensor.copy_(host)
 
 
 class GlooCommunicator(Communicator):

@@ -1,13 +1,17 @@
 """A group in step: the first process says what comes, and nobody begins before all are there.
 
 Both are one sum over the members: whoever has the result knows what the first process says, that
-everybody has come, and whether somebody wants to leave.
+everybody has come, and whether somebody wants to leave. The others add zeros to its words.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from torch import Tensor
+
+ORDER_WORDS = 8
+"""Numbers that the first process may say of a step, beside its own number."""
 _GOES_ON = 0
 _END_SECONDS = 2.0
 """For the others to hear that the first process ends; they see it in any case."""
@@ -24,20 +28,31 @@ class Collective(ABC):
         either the group is not in step any more, and this raises GroupLost at once.
         """
 
+    @abstractmethod
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Make each process's tensor the sum of all, with the same bits everywhere. As `sum`."""
+
+    @abstractmethod
+    def broadcast(self, tensor: Tensor) -> None:
+        """Make each process's tensor the first one's, bit for bit. As `sum`."""
+
 
 class Leader:
     """The first process of a group. Belongs to the thread that computes."""
 
     def __init__(self, group: Collective) -> None:
-        self._group = group
+        self.group = group
         self._step = 0
         self.others_leave = False
         """Whether another process was told to leave: the whole group is to do so."""
 
-    def before_step(self) -> None:
-        """Announce a step, and wait until all are there. Raises as `Collective.sum`."""
+    def before_step(self, *order: int) -> None:
+        """Announce a step, and wait until all are there. Raises as `Collective.sum`.
+
+        `order`: up to `ORDER_WORDS` numbers that tell the others what to do in it.
+        """
         self._step += 1
-        *_, leaving = self._group.sum((self._step, _GOES_ON, 0))
+        _, _, leaving, *_ = self.group.sum((self._step, _GOES_ON, 0, *_words(order)))
         self.others_leave = leaving > 0
 
     def end(self, exit_code: int) -> None:
@@ -46,19 +61,26 @@ class Leader:
         Nothing keeps this process from ending so itself, such as that it was told to end at once.
         """
         with suppress(Exception):
-            self._group.sum((self._step, 1 + exit_code, 0), _END_SECONDS)
+            self.group.sum((self._step, 1 + exit_code, 0, *_words()), _END_SECONDS)
 
 
 def follow(
-    group: Collective, step: Callable[[int], None], leaves: Callable[[], bool] = lambda: False
+    group: Collective,
+    step: Callable[[Sequence[int]], None],
+    leaves: Callable[[], bool] = lambda: False,
 ) -> int:
     """Take part in what the first process announces; the exit code with which it ends.
 
-    `step` is this process's part of a step, by its number; `leaves` is whether it was told to
-    leave. Raises as `Collective.sum`.
+    `step` is this process's part of a step, by the order for it; `leaves` is whether it was told
+    to leave. Raises as `Collective.sum`.
     """
     while True:
-        number, ending, _ = group.sum((0, _GOES_ON, int(leaves())))
+        _, ending, _, *order = group.sum((0, _GOES_ON, int(leaves()), *_words()))
         if ending != _GOES_ON:
             return ending - 1
-        step(number)
+        step(order)
+
+
+def _words(order: Sequence[int] = ()) -> tuple[int, ...]:
+    """An order in as many words as each has."""
+    return (*order, *[0] * (ORDER_WORDS - len(order)))

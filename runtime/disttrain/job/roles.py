@@ -3,9 +3,17 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
-from disttrain.job.section import ON_A_CLUSTER, ZERO_IS_NONE, Count, NotNegative, Positive, Section
+from disttrain.job.section import (
+    ON_A_CLUSTER,
+    ZERO_IS_NONE,
+    Count,
+    NotNegative,
+    Positive,
+    Section,
+    refused,
+)
 
 
 class PodTemplate(Section):
@@ -74,6 +82,23 @@ class ParameterServer(Section):
     """The pods of the shards. null: as the operator makes them."""
 
 
+class Inner(StrEnum):
+    """How the ranks of a replica train together."""
+
+    DDP = "ddp"
+    """Each has the whole model, and gradients are averaged before each step."""
+
+
+def _built(inner: object) -> object:
+    if inner == "fsdp2":
+        message = (
+            "must be ddp, got 'fsdp2': a model is not divided over ranks yet; take ddp, with which "
+            "each rank holds the whole model"
+        )
+        raise refused(message)
+    return inner
+
+
 class Replicas(Section):
     """The copies of the model that process data."""
 
@@ -83,6 +108,14 @@ class Replicas(Section):
     partitions: Annotated[int, Field(ge=1, le=1024)] = 1
     """Processes of each replica, which start, fail and are started again together. They do not
     divide the model yet: all but the first only take part in a barrier before each step."""
+
+    ranks: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Processes of each replica, which start, fail and are started again together. Each computes
+    its part of every batch, and all take the same step by the average gradient. batchSize stays
+    that of the replica. Several need `localSteps`."""
+
+    inner: Annotated[Inner | None, Field(strict=False), BeforeValidator(_built)] = None
+    """How several ranks train together. null: ddp."""
 
     device: Annotated[Device, Field(strict=False)] = Device.AUTO
     """Where a replica computes."""
@@ -97,3 +130,8 @@ class Replicas(Section):
 
     template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """The pods of the replicas. null: as the operator makes them."""
+
+    @property
+    def processes(self) -> int:
+        """Of each replica: a group that lives and dies together."""
+        return self.partitions * self.ranks

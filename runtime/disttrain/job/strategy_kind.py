@@ -101,6 +101,9 @@ class StrategyKind(Section):
     pushes_seldom: ClassVar[bool] = False
     # Whether minutes may lie between two pushes of a replica that trains.
 
+    has_ranks: ClassVar[bool] = False
+    # Whether a replica may divide its batches among several processes.
+
     converges: ClassVar[bool] = False
     # Whether it may end by itself, without a condition of `spec.stop`.
 

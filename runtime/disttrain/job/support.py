@@ -25,7 +25,7 @@ def _names(job: DistTrainJob) -> Iterator[Finding]:
     name, replicas = job.metadata.name, job.spec.replicas
     longest = cluster_names.replica_group_set(name, replicas.count - 1)
     excess = len(longest) - cluster_names.LONGEST_SET
-    if replicas.partitions > 1 and excess > 0:
+    if replicas.processes > 1 and excess > 0:
         most = 10 ** (len(str(replicas.count - 1)) - excess)
         yield Finding(
             path=("spec", "replicas", "count"),

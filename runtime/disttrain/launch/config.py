@@ -121,7 +121,7 @@ class LaunchConfig:
     def partitions(self) -> int:
         """Processes of its group. Whom the coordinator names is alone."""
         is_divided = self.role is Role.REPLICA and self.index is not None
-        return self.job.spec.replicas.partitions if is_divided else 1
+        return self.job.spec.replicas.processes if is_divided else 1
 
     @property
     def process(self) -> str:

@@ -137,7 +137,7 @@ def make(
         )
         raise InvalidLaunchConfig(message)
     role = environment.role
-    _require_partition(environment, job.spec.replicas.partitions)
+    _require_partition(environment, job.spec.replicas.processes)
     return LaunchConfig(
         job=job,
         job_uid=uid,

@@ -35,7 +35,7 @@ def share_out(spec: Spec, cores: int) -> Threads:
     than memory delivers them, and the processes of all replicas divide the cores, each with at
     least one thread.
     """
-    replicas = spec.replicas.count * spec.replicas.partitions
+    replicas = spec.replicas.count * spec.replicas.processes
     set_aside = min(spec.shards, cores // CORES_PER_SHARD_CORE)
     return Threads(
         shard=spec.parameter_server.threads or 1,
@@ -63,7 +63,7 @@ class Place:
 def process_names(job: DistTrainJob) -> list[str]:
     """The names of all processes, in the order in which they are started."""
     shards = [names.shard_name(index) for index in range(job.spec.shards)]
-    partitions = job.spec.replicas.partitions
+    partitions = job.spec.replicas.processes
     replicas = [
         names.member_name(index, partition, partitions)
         for index in range(job.spec.replicas.count)

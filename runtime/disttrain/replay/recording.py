@@ -85,6 +85,11 @@ def read(folder: Path) -> Recording:
             f"{folder} is the run of a batch method, which is not recorded: "
             "run its manifest again, it gives the same bits"
         )
+    if job.spec.replicas.ranks > 1:
+        raise NotReplayable(
+            f"{folder} is the run of replicas of {job.spec.replicas.ranks} ranks, whose gradients "
+            "one process adds up in another order; record a run with replicas.ranks: 1"
+        )
     if not job.spec.record:
         # An audit that is left out is full with a record.
         full = "" if job.spec.audit in {None, Audit.FULL} else " --set spec.audit=full"
@@ -95,7 +100,7 @@ def read(folder: Path) -> Recording:
         )
     shard = launch_config.read(run.config(names.shard_name(0)))
     # The first process of a replica has done all that is recorded.
-    first = names.member_name(0, 0, job.spec.replicas.partitions)
+    first = names.member_name(0, 0, job.spec.replicas.processes)
     replica = launch_config.read(run.config(first))
     state = _state(replica)
     noted = _environment(run.ledger)

@@ -4,18 +4,23 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
+from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import forming
+from disttrain.replica import following_rank, forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
+from disttrain.replica.following_rank import Step
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -25,12 +30,24 @@ _END_SECONDS = 5.0
 
 
 def main(config: LaunchConfig) -> int:
-    """Take part until the first process, or the coordinator, ends it; the exit code."""
+    """Take part until the first process, or the coordinator, ends it; the exit code.
+
+    Raises FinalError for a bad task.
+    """
     served = ServedMetrics(config.metrics_address)
+    spec = config.job.spec
+    ready = prepared.prepare(config, strategies.check_task) if spec.replicas.ranks > 1 else None
     membership = Membership(config)
     try:
-        joined = membership.join(membership.introduction(served.address), ReplicaReport)
-        return _Follower(config, membership, joined.member, served).run()
+        join = membership.introduction(served.address)
+        rank = None
+        if ready is None:
+            joined = membership.join(join, ReplicaReport)
+        else:
+            joined = membership.join(ready.introduce(join), ReplicaReport)
+            rank = partial(following_rank.steps, config, ready, membership, joined)
+        with Watchdog(spec.replicas.call_timeout_seconds):
+            return _Follower(config, membership, joined.member, served, rank).run()
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
@@ -42,8 +59,15 @@ class _Follower:
     """Belongs to the main thread, but for `leave`."""
 
     def __init__(
-        self, config: LaunchConfig, membership: Membership, member: MemberId, served: ServedMetrics
+        self,
+        config: LaunchConfig,
+        membership: Membership,
+        member: MemberId,
+        served: ServedMetrics,
+        rank: Callable[[Collective], Step] | None,
     ) -> None:
+        """`rank`: makes what it computes in a step; None: it takes part in a barrier."""
+        self._rank = rank
         self._config = config
         self._membership = membership
         self._member = member
@@ -81,7 +105,8 @@ class _Follower:
         self._formed = True
         self._served.health.is_ready = True
         LOG.info("takes part", incarnation=self._member.incarnation)
-        code = ExitCode(steps.follow(group, _nothing, lambda: self._leaving))
+        step = _nothing if self._rank is None else self._rank(group)
+        code = ExitCode(steps.follow(group, step, lambda: self._leaving))
         LOG.info("ends with its group", code=code.name)
         self._membership.told_to_end()
         return code
@@ -99,6 +124,6 @@ class _Follower:
             cancellation.check()
 
 
-def _nothing(step: int) -> None:
-    """What a process computes in a step that is not the first of its replica."""
-    del step
+def _nothing(order: Sequence[int]) -> None:
+    """What a partition computes in a step, that is not the first of its replica."""
+    del order

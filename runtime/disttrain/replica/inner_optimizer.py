@@ -8,9 +8,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from disttrain.job.inner_optimizer import InnerOptimizer
+from disttrain.job.length import Extent
 from disttrain.job.schedule_kinds import Factor, full_rate
 from disttrain.replica.errors import OptimizerRefused
-from disttrain.state.factors import Factors
+from disttrain.replica.flat_model import FlatModel
+from disttrain.state.factors import Factors, within
 
 _FIELD = "spec.strategy.localSteps.optimizer"
 
@@ -103,3 +105,47 @@ class InnerSteps:
         groups: list[dict[str, Any]] = self._optimizer.param_groups
         for group, full in zip(groups, self._full, strict=True):
             group["lr"] = full * factor
+
+
+class OwnSteps:
+    """The flat gradient of one step after the other, and the optimizer that steps by it."""
+
+    def __init__(self, config: InnerOptimizer, model: FlatModel, run: Extent) -> None:
+        """`run`: how long the job is, for the schedule."""
+        specs = model.tensors.specs(model.vector)
+        self._model = model
+        self.present = model.watch_gradients()
+        self._gradient = torch.zeros_like(model.parameters)
+        self._views = [
+            self._gradient[spec.first : spec.first + spec.elements].view(spec.shape)
+            for spec in specs
+        ]
+        self._inner = InnerSteps(
+            config,
+            model.trainable,
+            [next(within(model.factors, spec.first, spec.first + 1)) for spec in specs],
+            config.schedule.rates(run),
+        )
+
+    def begin(self) -> Tensor:
+        """Where the step's gradient goes, all zero."""
+        self.present.begin_step()
+        self._model.collect_gradients_in(self._views)
+        return self._gradient.zero_()
+
+    def gather(self) -> None:
+        """Bring what backward has made into the flat gradient."""
+        self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
+
+    def step(self, scale: float, count: float | None, samples: int) -> None:
+        """Step by the gradient times `scale`, unless nothing counts in it.
+
+        `samples`: those in the parameters, which the rate goes by.
+        """
+        if scale != 1.0:
+            self._gradient.mul_(scale)
+        if count != 0:
+            self._inner.step(self.present.present, samples)
+
+    def forget(self) -> None:
+        self._inner.forget()

@@ -12,10 +12,11 @@ from disttrain.job.strategies.local_steps import Adopt, LocalSteps
 from disttrain.parameter_server.client import FetchResult, Push
 from disttrain.replica import gradient_check
 from disttrain.replica.connection import Connection
-from disttrain.replica.inner_optimizer import InnerSteps
+from disttrain.replica.inner_optimizer import OwnSteps
 from disttrain.replica.ledger import Gradient
+from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper
-from disttrain.state.factors import within
+from disttrain.replica.work import WorkItem
 from disttrain.task.loss import BatchLoss
 
 
@@ -37,8 +38,6 @@ class LocalStepper(Stepper):
         """`run`: how long the job is, for the schedule."""
         config = manifest.optimizer
         super().__init__(connection, manifest, config.clip_norm)
-        model = self._model
-        specs = model.tensors.specs(model.vector)
         self._steps_in_a_push = manifest.steps
         self._seconds_to_a_push = math.inf if manifest.seconds is None else manifest.seconds
         self._now = connection.cancellation.clock
@@ -46,19 +45,9 @@ class LocalStepper(Stepper):
         self._sends_parameters = manifest.outer.rule.sends_parameters
         self._maximum_norm = manifest.maximum_norm
         self._waits = manifest.adopt is Adopt.REPLACE
-        self._inner = InnerSteps(
-            config,
-            model.trainable,
-            [next(within(model.factors, spec.first, spec.first + 1)) for spec in specs],
-            config.schedule.rates(run),
-        )
-        self._present = model.watch_gradients()
-        self._gradient = torch.zeros_like(model.parameters)
-        self._gradient_views = [
-            self._gradient[spec.first : spec.first + spec.elements].view(spec.shape)
-            for spec in specs
-        ]
-        self._anchor = torch.zeros_like(model.parameters)
+        self._own = OwnSteps(config, self._model, run)
+        self._ranks: LeadingRank | None = None
+        self._anchor = torch.zeros_like(self._model.parameters)
         self._taken: list[_Taken] = []
         self._since_push = 0
         """Steps, those included whose gradient was refused."""
@@ -74,25 +63,29 @@ class LocalStepper(Stepper):
         return self._samples
 
     def begin_step(self) -> Tensor:
-        self._present.begin_step()
-        self._model.collect_gradients_in(self._gradient_views)
-        return self._gradient.zero_()
+        return self._own.begin()
+
+    def divide_among(self, ranks: LeadingRank) -> None:
+        self._ranks = ranks
+
+    def announce(self, item: WorkItem) -> None:
+        if self._ranks is not None:
+            self._ranks.announce(item, self._samples)
 
     def accrue(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
     ) -> float:
         """Take a step of the replica's own; see `Stepper`."""
-        self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
+        self._own.gather()
+        if self._ranks is not None:
+            loss = self._ranks.average(gradient, loss, samples, self._own.present)
         self._frozen.check_after(self.counters.steps + 1)
         scale, count = self._judge(gradient, loss, samples, position)
         self.position = position
         if scale == 0:
             self._end_early()
             return 0.0
-        if scale != 1.0:
-            gradient.mul_(scale)
-        if count != 0:
-            self._inner.step(self._present.present, self._samples)
+        self._own.step(scale, count, self._samples)
         self._taken.append(_Taken(samples, position))
         self._samples += samples
         return 1.0
@@ -173,7 +166,9 @@ class LocalStepper(Stepper):
             lost = Gradient(number, samples, 0.0, 0.0, is_finite=False)
             self.ledger.computed(lost, position)
             self._count_not_finite(position)
-        self._inner.forget()
+        self._own.forget()
+        if self._ranks is not None:
+            self._ranks.forget()
         self._pushes.passed(self.position)
 
     def _ask(self, *, waits: bool) -> None:
@@ -198,4 +193,6 @@ class LocalStepper(Stepper):
 
     def _compute_with(self, fetched: FetchResult) -> None:
         super()._compute_with(fetched)
+        if self._ranks is not None:
+            self._ranks.renew()
         self._samples = fetched.samples + sum(step.samples for step in self._taken)

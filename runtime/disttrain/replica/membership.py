@@ -101,19 +101,25 @@ class Membership:
         Once: later stages of a job work with the same connection.
         """
         if self.connection is None:
-            owner, incarnation = names.replica_name(joined.member.index), joined.member.incarnation
-            self._memory = self._transport.memory(f"{owner}-i{incarnation}")
-            flat = FlatModel(
-                model,
-                self._memory,
-                device,
-                outgoing_buffers=outgoing_buffers,
-                formats=defaults.formats(self._spec),
-                factors=() if joined.placement is None else joined.placement.factors,
-                frozen=self._spec.task.frozen,
-            )
+            flat = self.flat_model(joined, model, device, outgoing_buffers)
             self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
         return self.connection
+
+    def flat_model(
+        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
+    ) -> FlatModel:
+        """The model in flat vectors; once."""
+        own = names.member_name(joined.member.index, self.config.partition, self.config.partitions)
+        self._memory = self._transport.memory(f"{own}-i{joined.member.incarnation}")
+        return FlatModel(
+            model,
+            self._memory,
+            device,
+            outgoing_buffers=outgoing_buffers,
+            formats=defaults.formats(self._spec),
+            factors=() if joined.placement is None else joined.placement.factors,
+            frozen=self._spec.task.frozen,
+        )
 
     def upload(self, shards: tuple[int, ...]) -> None:
         assert self.connection is not None  # noqa: S101  Its strategy has shards.

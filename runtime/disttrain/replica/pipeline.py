@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica import task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
-from disttrain.replica.work import Cutting, WorkItem, WorkSource
+from disttrain.replica.parts import WHOLE, Part
+from disttrain.replica.work import Cutting, Source, WorkItem
 from disttrain.task import user_code
 from disttrain.task.errors import TaskError
 
@@ -36,6 +37,7 @@ class Loaded(NamedTuple):
 
     item: WorkItem
     batch: Any
+    """None: of this part of it there are no samples."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +51,8 @@ class PipelineConfig:
     pin_memory: bool = False
     """Put batches into page-locked memory, for a GPU."""
     seed: int = 0
+    part: Part = WHOLE
+    """What is read of each batch."""
 
 
 class Batches(Dataset[Loaded]):
@@ -64,12 +68,14 @@ class Batches(Dataset[Loaded]):
 
     def __getitem__(self, item: WorkItem) -> Loaded:
         """Read and process one batch; what the user's code raised takes the batch's place."""
+        first, end = self._config.part.bounds(len(item.indices))
+        if first == end:
+            return Loaded(item, None)
         if self._seeded:
-            task_calls.seed_everything(
-                task_calls.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
-            )
+            seed, place = self._config.seed, item.first + first
+            task_calls.seed_everything(task_calls.batch_seed(seed, item.epoch, item.portion, place))
         try:
-            return Loaded(item, self._collate(read(self._dataset, item.indices)))
+            return Loaded(item, self._collate(read(self._dataset, item.indices[first:end])))
         except TaskError as error:
             # Raised in a worker it would arrive with the traceback of everything around it.
             return Loaded(item, error)
@@ -87,7 +93,7 @@ class Pipeline:
         self,
         dataset: Dataset[Any],
         collate: Collate,
-        source: WorkSource,
+        source: Source,
         cutting: Cutting,
         config: PipelineConfig,
         cancellation: Cancellation,
@@ -165,7 +171,7 @@ class _Items:
     workers would end when the garbage collector finds them, in the midst of a step.
     """
 
-    def __init__(self, source: WorkSource, cutting: Cutting, dropped: threading.Event) -> None:
+    def __init__(self, source: Source, cutting: Cutting, dropped: threading.Event) -> None:
         self._source = source
         self._cutting = cutting
         self._dropped = dropped

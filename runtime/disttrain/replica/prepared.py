@@ -1,22 +1,25 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from disttrain.coordinator.protocol.messages import Join
 from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.parts import WHOLE
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
+from disttrain.replica.ranks import Ranks
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
-from disttrain.replica.work import Cutting, WorkSource
+from disttrain.replica.work import Cutting, Source
 from disttrain.task import checks
 from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
@@ -34,7 +37,19 @@ class Prepared:
     test: Examples
     device: torch.device
     before_step: Callable[[], None] | None = None
-    """What a step waits for: the other processes of the replica, if it has any."""
+    """What a step waits for: processes of the replica that compute nothing, if it has any."""
+    ranks: Ranks | None = None
+    """Those among which the replica divides each batch, if it has several."""
+
+    def introduce(self, join: Join) -> Join:
+        """What the coordinator is told of the model and the data."""
+        return replace(
+            join,
+            layout=self.tensors.layout,
+            train_samples=self.train.count,
+            test_samples=self.test.count,
+            sources=self.train.sources,
+        )
 
     def loss(self) -> LossOfBatch:
         """The loss of one step, in training."""
@@ -53,7 +68,7 @@ class Prepared:
     def pipeline(
         self,
         seed: int,
-        source: WorkSource,
+        source: Source,
         cutting: Cutting,
         cancellation: Cancellation,
         *,
@@ -72,6 +87,7 @@ class Prepared:
             prefetch=wanted.prefetch,
             pin_memory=self.device.type == "cuda",
             seed=seed,
+            part=WHOLE if self.ranks is None else self.ranks.part,
         )
         return Pipeline(dataset, collate, source, cutting, config, cancellation)
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 import torch
 
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.protocol.messages import Join
+from disttrain.groups.steps import Leader
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import follower, forming, prepared, strategies
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
+from disttrain.replica.parts import Part
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.ranks import Ranks
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.training import TrainingInputs
@@ -28,9 +30,9 @@ _SWITCH_SECONDS = 0.0005
 
 def main(config: LaunchConfig) -> int:
     """Run the process until it is told to end; the exit code. Raises FinalError for a bad task."""
+    torch.set_num_threads(config.threads)
     if config.partition:
         return follower.main(config)
-    torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
     served = ServedMetrics(config.metrics_address)
@@ -51,14 +53,14 @@ def main(config: LaunchConfig) -> int:
 def _live(
     config: LaunchConfig, ready: Prepared, membership: Membership, served: ServedMetrics
 ) -> int:
-    introduction = _introduction(ready, membership, served.address)
-    joined = membership.join(introduction, served.latest_report)
+    introduction = membership.introduction(served.address)
+    joined = membership.join(ready.introduce(introduction), served.latest_report)
     leader = None
     if config.partitions > 1:
         # Whoever joins the others may wait for them for long.
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)
-        ready = replace(ready, before_step=leader.before_step)
+        ready = _with_others(config, ready, leader)
     else:
         logs.rename(joined.member.name)
     training = strategies.training(TrainingInputs(config.job.spec, ready, membership, joined))
@@ -72,11 +74,9 @@ def _live(
         return replica.run()
 
 
-def _introduction(ready: Prepared, membership: Membership, metrics_address: str) -> Join:
-    return replace(
-        membership.introduction(metrics_address),
-        layout=ready.tensors.layout,
-        train_samples=ready.train.count,
-        test_samples=ready.test.count,
-        sources=ready.train.sources,
-    )
+def _with_others(config: LaunchConfig, ready: Prepared, leader: Leader) -> Prepared:
+    """What this process has prepared, and what the others of its replica do."""
+    ranks = config.job.spec.replicas.ranks
+    if ranks == 1:
+        return replace(ready, before_step=leader.before_step)
+    return replace(ready, ranks=Ranks(leader.group, Part(0, ranks), leader))

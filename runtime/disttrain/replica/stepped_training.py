@@ -13,6 +13,7 @@ from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
+from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper, TrainingLoop
 from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
@@ -38,6 +39,8 @@ class SteppedTraining(Training):
         )
         run = defaults.extent(spec, prepared.train.count)
         self._stepper = self.stepper(self._connection, spec, run)
+        if prepared.ranks is not None:
+            self._stepper.divide_among(LeadingRank(prepared.ranks, self._connection.model))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
         self._source = source = WorkSource(coordinator.request, held, membership.cancellation)

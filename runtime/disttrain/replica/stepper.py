@@ -18,9 +18,10 @@ from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.task_calls import LossOfBatch
 from disttrain.replica.training import Counters
-from disttrain.replica.work import LostLeases
+from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.task import checks, user_code
 from disttrain.task.loss import BatchLoss, LossContext, LossFigures, numbers
 
@@ -59,6 +60,14 @@ class Stepper(ABC):
     def begin(self, fetched: FetchResult) -> None:
         self._frozen.begin()
         self._compute_with(fetched)
+
+    def divide_among(self, ranks: LeadingRank) -> None:
+        """Compute with other processes from now on, each its part of a batch, as leader."""
+        message = f"{type(self).__name__} has no ranks, which a rule of the manifest says: {ranks}"
+        raise AssertionError(message)
+
+    def announce(self, item: WorkItem) -> None:  # noqa: B027 - Most compute alone.
+        """This batch is computed next."""
 
     @property
     def acknowledged(self) -> Position:
@@ -287,6 +296,7 @@ class TrainingLoop:
             self._log(loaded)
             samples, position = len(loaded.item.indices), loaded.item.position
 
+            stepper.announce(loaded.item)
             gradient = stepper.begin_step()
             loss = self._compute(loaded)
             scale = stepper.accrue(gradient, loss, samples, position)

@@ -90,6 +90,28 @@ class Held(Protocol):
         ...
 
 
+class Source(Protocol):
+    """Where the thread that reads the data has its leases from."""
+
+    @property
+    def ended(self) -> bool:
+        """There will be no more than what is held."""
+        ...
+
+    @property
+    def dry(self) -> bool:
+        """Everything received was given out, and there was no more."""
+        ...
+
+    def next_now(self) -> Lease | None:
+        """The next lease if one is here."""
+        ...
+
+    def next_within(self, seconds: float) -> Lease | None:
+        """The next lease; None when there is none in that time. Raises Cancelled."""
+        ...
+
+
 class WorkSource:
     """Asks the coordinator for work ahead of need. Belongs to the thread that reads the data."""
 

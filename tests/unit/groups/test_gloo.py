@@ -1,10 +1,11 @@
 """A process group over sockets, formed by two threads that meet as two processes do."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+import torch
 
 from builders.grouped_members import a_member
 from builders.machines import Machine
@@ -73,20 +74,20 @@ def test_members_sum_what_each_gives_and_wait_for_each_other() -> None:
 def test_the_first_one_announces_steps_and_the_end() -> None:
     pair = Pair()
     first, second = pair.both()
-    seen: list[int] = []
+    seen: list[Sequence[int]] = []
     followed = pair.beside(lambda: steps.follow(second, seen.append))
     leader = steps.Leader(first)
-    for _ in range(3):
-        leader.before_step()
+    for number in range(3):
+        leader.before_step(number, 7)
     leader.end(ExitCode.RESTART)
     assert followed.result(PATIENCE_SECONDS) == ExitCode.RESTART
-    assert seen == [1, 2, 3]
+    assert seen == [[number, 7, *[0] * (steps.ORDER_WORDS - 2)] for number in range(3)]
 
 
 def test_the_first_one_hears_that_another_one_leaves() -> None:
     pair = Pair()
     first, second = pair.both()
-    seen: list[int] = []
+    seen: list[Sequence[int]] = []
     followed = pair.beside(lambda: steps.follow(second, seen.append, lambda: len(seen) >= 1))
     leader = steps.Leader(first)
     heard = []
@@ -96,6 +97,24 @@ def test_the_first_one_hears_that_another_one_leaves() -> None:
     leader.end(ExitCode.INTERRUPTED)
     assert heard == [False, True]
     assert followed.result(PATIENCE_SECONDS) == ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_become_the_sum_of_all_or_the_first_ones(dtype: torch.dtype) -> None:
+    pair = Pair()
+    first, second = pair.both()
+    tensors = [torch.arange(6, dtype=dtype).view(2, 3).T * factor for factor in (1, 10)]
+    wanted = tensors[0] + tensors[1]
+    done = pair.beside(lambda: first.all_reduce(tensors[0]))
+    second.all_reduce(tensors[1])
+    done.result(PATIENCE_SECONDS)
+    assert all(torch.equal(each, wanted) for each in tensors)
+
+    flags = [torch.tensor([True, False]), torch.tensor([False, False])]
+    done = pair.beside(lambda: first.broadcast(flags[0]))
+    second.broadcast(flags[1])
+    done.result(PATIENCE_SECONDS)
+    assert all(each.tolist() == [True, False] for each in flags)
 
 
 def test_who_waits_for_a_member_ends_when_it_is_told_to() -> None:

@@ -6,12 +6,14 @@ import pytest
 import torch
 import yaml
 
-from builders.jobs import complaints, edited
+from builders.jobs import a_job, complaints, edited
 from disttrain.job import validation
+from disttrain.job.finding import InvalidManifest
 from disttrain.job.strategies.downpour import UPDATE_RULES
 from disttrain.job.strategies.local_steps import OUTER_RULES, Adopt, LocalSteps
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
 
+LOCAL = "spec.strategy={localSteps: {}}"
 SGD = "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}"
 LEFT_OUT = {"maximize", "capturable", "differentiable"}
 WANT_MORE = {"LBFGS", "SparseAdam", "Optimizer"}
@@ -181,3 +183,48 @@ def test_the_optimizers_and_their_arguments_are_those_of_torch() -> None:
 def test_checkpoints_tell_outer_rules_from_update_rules() -> None:
     names = [rule.name for rule in (*UPDATE_RULES, *OUTER_RULES)]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (
+            [
+                "spec.replicas.ranks=2",
+                "spec.strategy={downpour: {optimizer: {sgd: {learningRate: 0.1}}}}",
+            ],
+            r"spec\.replicas\.ranks: must be 1 with downpour, got 2: .* or localSteps",
+        ),
+        (
+            ["spec.replicas.ranks=2", "spec.strategy={sandblaster: {}}", "spec.batchSize=null"],
+            r"spec\.replicas\.ranks: must be 1 with sandblaster, got 2",
+        ),
+        (
+            [LOCAL, "spec.replicas.ranks=2", "spec.replicas.partitions=2"],
+            r"spec\.replicas\.ranks: must be 1 with 2 partitions, got 2",
+        ),
+        (
+            [LOCAL, "spec.replicas.ranks=9", "spec.batchSize=8"],
+            r"spec\.batchSize: must be at least spec\.replicas\.ranks \(9\), .* got 8",
+        ),
+        (
+            [LOCAL, "spec.replicas.inner=ddp"],
+            r"spec\.replicas\.inner: means nothing with one rank; set spec\.replicas\.ranks",
+        ),
+        (
+            [LOCAL, "spec.replicas={ranks: 2, inner: fsdp2}"],
+            r"spec\.replicas\.inner: must be ddp, got 'fsdp2'",
+        ),
+        ([LOCAL, "spec.replicas.ranks=0"], r"spec\.replicas\.ranks"),
+    ],
+)
+def test_ranks_are_refused_where_they_cannot_divide_a_batch(
+    assignments: list[str], message: str
+) -> None:
+    with pytest.raises(InvalidManifest, match=message):
+        a_job(*assignments)
+
+
+def test_a_replica_has_as_many_processes_as_ranks() -> None:
+    job = a_job(LOCAL, "spec.replicas={ranks: 3, inner: ddp}")
+    assert job.spec.replicas.processes == 3

@@ -76,7 +76,7 @@ def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refus
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, problem)
     if _brings_own_data(request) and (problem := transaction.stages[-1].own_data_problem):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
-    if request.role is Role.REPLICA and not request.partition:
+    if request.role is Role.REPLICA and (not request.partition or request.layout is not None):
         found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
         return found or _wrong_model(transaction, request)
     return None
@@ -107,7 +107,7 @@ def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
 def _brings_own_data(request: messages.Join) -> bool:
     """A joined loop, which may be anybody's: what is wrong with it must not end the job.
 
-    Of a replica of several processes only the first one has data.
+    Of a replica of several processes perhaps only the first one has data.
     """
     is_first = request.role is Role.REPLICA and not request.partition
     return is_first and request.train_samples is None

@@ -13,6 +13,7 @@ _BATCH_SIZE: Path = ("spec", "batchSize")
 _PORTION_SIZE: Path = ("spec", "portionSize")
 _COORDINATOR: Path = ("spec", "coordinator")
 _LEASE: Path = (*_COORDINATOR, "leaseSeconds")
+_RANKS: Path = ("spec", "replicas", "ranks")
 _STOP: Path = ("spec", "stop")
 _TARGET: Path = (*_STOP, "targetMetric")
 
@@ -110,6 +111,42 @@ def _model_is_not_divided(spec: Spec) -> str | None:
         f"is {partitions}, and a model is not divided yet: all but the first process of a replica "
         "only take part in a barrier before each step"
     )
+
+
+def _ranks_train_together(spec: Spec) -> str | None:
+    ranks = spec.replicas.ranks
+    kinds = spec.strategy.given().values()
+    alone = next((kind.name for kind in kinds if not kind.has_ranks), None)
+    if ranks == 1 or alone is None:
+        return None
+    return (
+        f"must be 1 with {to_camel(alone)}, got {ranks}: only replicas of localSteps divide their "
+        "batches; take more replicas (spec.replicas.count), or localSteps"
+    )
+
+
+def _ranks_hold_the_model(spec: Spec) -> str | None:
+    ranks, partitions = spec.replicas.ranks, spec.replicas.partitions
+    if ranks == 1 or partitions == 1:
+        return None
+    return f"must be 1 with {partitions} partitions, got {ranks}: take ranks or partitions"
+
+
+def _ranks_have_samples(spec: Spec) -> str | None:
+    ranks, batch = spec.replicas.ranks, spec.batch_size
+    if batch is None or batch >= ranks:
+        return None
+    return (
+        f"must be at least spec.replicas.ranks ({ranks}), among which each batch is divided, got "
+        f"{batch}; take fewer ranks, or a larger batch"
+    )
+
+
+def _inner_has_ranks(spec: Spec) -> str | None:
+    replicas = spec.replicas
+    if replicas.ranks > 1 or replicas.inner is None:
+        return None
+    return "means nothing with one rank; set spec.replicas.ranks to 2 or more, or leave it out"
 
 
 def _checkpoint_is_used(spec: Spec) -> str | None:
@@ -224,6 +261,31 @@ RULES = (
         (),
         _model_is_not_divided,
         Severity.WARNING,
+    ),
+    Rule(
+        "Only replicas of `localSteps` have several ranks.",
+        _RANKS,
+        (),
+        _ranks_train_together,
+        sections=STRATEGIES,
+    ),
+    Rule(
+        "A replica has several ranks or several partitions.",
+        _RANKS,
+        (("spec", "replicas", "partitions"),),
+        _ranks_hold_the_model,
+    ),
+    Rule(
+        "Each rank has samples of a batch.",
+        _BATCH_SIZE,
+        (_RANKS,),
+        _ranks_have_samples,
+    ),
+    Rule(
+        "`inner` says how several ranks train.",
+        ("spec", "replicas", "inner"),
+        (_RANKS,),
+        _inner_has_ranks,
     ),
     Rule(
         "`durability: none` beside a `spec.checkpoint`: the checkpoints do not save a job from a "

@@ -62,6 +62,7 @@ class LocalSteps(StrategyKind):
     rate_field = "optimizer.arguments.lr"
     groups_parameters = True
     pushes_seldom = True
+    has_ranks = True
 
     steps: Count = 32
     """Steps of a replica between two pushes. The wire carries that many times fewer bytes than with

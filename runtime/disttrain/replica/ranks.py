@@ -1,0 +1,159 @@
+"""The ranks of a replica: each computes its part of a batch, and all take the same step.
+
+It is what torch's DistributedDataParallel does, with one operation for the whole gradient, which is
+one vector here. DistributedDataParallel waits inside backward, where nothing can end it, and puts a
+module around the model, whose other methods a task may call.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from disttrain.coordinator.protocol.fields import Lease
+from disttrain.groups.steps import Collective, Leader
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.gradient_check import PresentGradients
+from disttrain.replica.parts import Part
+from disttrain.replica.work import WorkItem
+from disttrain.state.vector import FROZEN
+from disttrain.task.loss import BatchLoss, numbers
+
+KEEP, RENEW, BEGIN = range(3)
+"""What becomes of a rank's values before a step: nothing, the leader's parameters and buffers, or
+all of the leader's values."""
+
+
+class Order(NamedTuple):
+    """What the leader tells of a step, in the words that all ranks sum."""
+
+    lease: int
+    epoch: int
+    portion: int
+    first: int
+    """Place of the batch's first sample in the portion."""
+    end: int
+    """Of the lease in the portion."""
+    samples: int
+    """In the parameters, which the rate goes by."""
+    values: int
+    """KEEP, RENEW or BEGIN."""
+    forgets: int
+    """1: the optimizer begins anew."""
+
+    def rest(self) -> Lease:
+        """What is left of the lease from this batch on."""
+        return Lease(
+            id=self.lease,
+            epoch=self.epoch,
+            portion=self.portion,
+            first=self.first,
+            end=self.end,
+        )
+
+
+class Ranks:
+    """One rank's way to the others. Belongs to the compute thread."""
+
+    def __init__(self, group: Collective, part: Part, leader: Leader | None = None) -> None:
+        """`leader`: of the first rank."""
+        self.part = part
+        self.leader = leader
+        self._group = group
+
+    def average(
+        self,
+        gradient: Tensor,
+        loss: BatchLoss | None,
+        samples: int,
+        present: PresentGradients,
+    ) -> tuple[float, float]:
+        """Make the gradient of a part that of the whole batch, the same bits in all ranks.
+
+        `samples`: of the whole batch. Gradients are weighted by their samples, or by what their
+        losses are sums of. A parameter has a gradient if it has one in any rank. Returns the mean
+        loss, and how much counts in it. Raises as `Collective.sum`.
+        """
+        mean, counted = self._own(loss, samples)
+        sums = torch.tensor([mean * counted, counted, *present.present], dtype=torch.float64)
+        gradient.mul_(counted / samples)
+        self._group.all_reduce(sums)
+        self._group.all_reduce(gradient)
+        total, count, *ranks_with = sums.tolist()
+        present.present = [have > 0 for have in ranks_with]
+        if count not in {0, samples}:
+            gradient.mul_(samples / count)
+        return (total / count if count else total), count
+
+    def _own(self, loss: BatchLoss | None, samples: int) -> tuple[float, float]:
+        """This part's mean loss, and how much counts in it."""
+        if loss is None:
+            return 0.0, 0.0
+        if loss.count is not None:
+            mean, counted = numbers(loss.mean, loss.count)
+            return mean, counted
+        first, end = self.part.bounds(samples)
+        (mean,) = numbers(loss.mean)
+        return mean, float(end - first)
+
+    def share(self, model: FlatModel, values: int) -> None:
+        """Make a rank's values the leader's, bit for bit. Raises as `Collective.sum`."""
+        for tensor in _values(model, values):
+            self._group.broadcast(tensor)
+
+
+def _values(model: FlatModel, values: int) -> Iterator[Tensor]:
+    if values == KEEP:
+        return
+    yield model.parameters
+    yield from model.model.buffers()
+    if values == BEGIN:
+        for vector in model.tensors.vectors:
+            yield from model.tensors.tensors(vector) if vector.name == FROZEN else ()
+
+
+class LeadingRank:
+    """The first rank, which has the replica's leases and speaks with the shards."""
+
+    def __init__(self, ranks: Ranks, model: FlatModel) -> None:
+        self._ranks = ranks
+        self._model = model
+        self._values = BEGIN
+        self._forgets = False
+
+    def announce(self, item: WorkItem, samples: int) -> None:
+        """Let all ranks compute this batch. Raises as `Collective.sum`."""
+        begin = item.first + len(item.indices) - item.end_offset
+        order = Order(
+            lease=item.lease,
+            epoch=item.epoch,
+            portion=item.portion,
+            first=item.first,
+            end=begin + item.lease_samples,
+            samples=samples,
+            values=self._values,
+            forgets=int(self._forgets),
+        )
+        assert self._ranks.leader is not None  # noqa: S101  This is the first rank.
+        self._ranks.leader.before_step(*order)
+        self._ranks.share(self._model, self._values)
+        self._values, self._forgets = KEEP, False
+
+    def average(
+        self, gradient: Tensor, loss: BatchLoss | None, samples: int, present: PresentGradients
+    ) -> BatchLoss:
+        """The loss of the whole batch; see `Ranks.average`. What is reported is of this part."""
+        assert loss is not None  # noqa: S101  Its part of a batch is never empty.
+        mean, count = self._ranks.average(gradient, loss, samples, present)
+        counted = None if loss.count is None else torch.tensor(count, dtype=torch.float64)
+        return replace(loss, mean=torch.tensor(mean, dtype=torch.float64), count=counted)
+
+    def renew(self) -> None:
+        """The next step begins with other values than the last one ended with."""
+        self._values = max(self._values, RENEW)
+
+    def forget(self) -> None:
+        """The optimizer begins anew."""
+        self._forgets = True

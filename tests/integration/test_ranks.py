@@ -1,0 +1,142 @@
+"""Replicas of several ranks: one learner each, whichever of its processes is struck."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.multiprocessing.spawn import spawn
+
+from builders.ranks import thread_groups
+from builders.runs import RunningJob
+from disttrain.replay import recording
+from disttrain.replay.recording import NotReplayable
+from disttrain.replica.gradient_check import PresentGradients
+from disttrain.replica.parts import Part
+from disttrain.replica.ranks import Ranks
+from disttrain.task.loss import BatchLoss
+from oracles import data_parallel
+from oracles.data_parallel import RANKS
+
+PROVING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy: {localSteps: {steps: 7, optimizer: {name: AdamW, arguments: {lr: 0.01}}}}
+  batchSize: 8
+  portionSize: 80
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {shards: 2}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+COUNTING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: counting}
+spec:
+  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.1}}
+  strategy: {localSteps: {steps: 4, optimizer: {name: SGD, arguments: {lr: 1.0}}}}
+  batchSize: 8
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 10}
+  parameterServer: {shards: 2}
+  replicas: {count: 2, ranks: 2, inner: ddp, device: cpu}
+  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
+"""
+MEMBERS = ("replica-0-0", "replica-0-1")
+OTHERS = ("coordinator", "shard-0", "shard-1", "replica-1-0", "replica-1-1")
+EPOCHS = 2
+
+
+def test_the_gradient_is_that_of_torchs_distributed_data_parallel(tmp_path: Path) -> None:
+    spawn(data_parallel.write_gradient, (str(tmp_path),), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    wanted = torch.load(tmp_path / "gradient.pt")
+
+    groups, found = thread_groups(RANKS), [torch.empty(0)] * RANKS
+
+    def average(rank: int) -> None:
+        model = data_parallel.model()
+        loss = data_parallel.loss(model, rank)
+        loss.backward()  # type: ignore[no-untyped-call]
+        own = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+        found[rank] = torch.cat(own)
+        ranks = Ranks(groups[rank], Part(rank, RANKS))
+        ranks.average(found[rank], BatchLoss(loss), data_parallel.SAMPLES, PresentGradients(()))
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        list(pool.map(average, range(RANKS)))
+    for gradient in found:
+        torch.testing.assert_close(gradient, wanted, rtol=1e-6, atol=1e-7)
+
+
+def trained(job: RunningJob) -> Tensor:
+    values = load_file(job.output / "model.safetensors")
+    return torch.cat([values[name].flatten().double() for name in sorted(values)])
+
+
+def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path) -> None:
+    ends = []
+    for ranks in (1, 3):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        with RunningJob(folder, [f"spec.replicas.ranks={ranks}"], PROVING) as job:
+            assert job.wait() == 0
+            job.assert_promises_held()
+            ends.append(trained(job))
+    assert float((ends[1] - ends[0]).norm() / ends[0].norm()) < 1e-5
+
+
+def pids(job: RunningJob, names: tuple[str, ...]) -> list[int]:
+    return [job.pid(name) for name in names]
+
+
+def has_begun(status: dict[str, Any]) -> bool:
+    return status.get("liveReplicas") == 2 and status["samples"] >= 64
+
+
+def is_whole_again(status: dict[str, Any]) -> bool:
+    now = {one["name"]: (one["incarnation"], one["state"]) for one in status["members"]}
+    return all(now.get(name) == (2, "live") for name in MEMBERS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    slow = f"spec.task.arguments={{step_seconds: 1.0, hurry: {tmp_path / 'hurry'}}}"
+    with RunningJob(tmp_path, [slow], COUNTING) as job:
+        job.wait_until(has_begun)
+        others, before = pids(job, OTHERS), pids(job, MEMBERS)
+        job.signal(name, number)
+        job.wait_until(is_whole_again)
+        (tmp_path / "hurry").touch()
+        assert job.wait() == 0
+
+        assert pids(job, OTHERS) == others
+        assert not set(pids(job, MEMBERS)) & set(before)
+        summary = job.summary()
+        assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
+        # Of a loss that is a sum, ranks make the mean of their halves, and shards that of replicas.
+        counts = load_file(job.output / "model.safetensors")["counts"]
+        assert float(counts.min()) >= EPOCHS / 4
+        job.assert_promises_held()
+
+
+def test_a_record_of_ranks_is_not_replayed(tmp_path: Path) -> None:
+    settings = ["spec.replicas.ranks=2", "spec.record=true", "spec.stop.epochs=1"]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+        with pytest.raises(NotReplayable, match="2 ranks, whose gradients"):
+            recording.read(job.output)
