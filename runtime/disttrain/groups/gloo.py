@@ -70,19 +70,19 @@ class GlooGroup(Collective):
         self._run(self._group.allreduce, tensor, seconds)
         return [int(value) for value in tensor.tolist()]
 
-    def all_reduce(self, tensor: torch.Tensor) -> None:
+    def all_reduce(self, tensor: Tensor) -> None:
         if tensor.numel():
             _on_host(tensor, lambda host: self._run(self._group.allreduce, host))
 
-    def broadcast(self, tensor: torch.Tensor) -> None:
+    def broadcast(self, tensor: Tensor) -> None:
         if tensor.numel():
             # As bytes: gloo does not know every type of element.
             _on_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
 
     def _run(
         self,
-        start: Callable[[list[torch.Tensor]], Any],
-        host: torch.Tensor,
+        start: Callable[[list[Tensor]], Any],
+        host: Tensor,
         seconds: float | None = None,
     ) -> None:
         """Run an operation to its end, in its place among those of the other members."""
@@ -111,12 +111,12 @@ class GlooGroup(Collective):
             raise GroupLost(message) from error
 
 
-def _bytes(host: torch.Tensor) -> torch.Tensor:
+def _bytes(host: Tensor) -> Tensor:
     return host.reshape(-1).view(torch.uint8)
 
 
 @torch.no_grad()
-def _on_host(tensor: torch.Tensor, run: Callable[[torch.Tensor], None]) -> None:
+def _on_host(tensor: Tensor, run: Callable[[Tensor], None]) -> None:
     """Run on the tensor itself if gloo can: if it is contiguous, in host memory. Else on a copy."""
     host = tensor.detach().cpu().contiguous()
     run(host)
@@ -132,7 +132,7 @@ class GlooCommunicator(Communicator):
         self._group = group
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
-        sent = [(to, _on_host(tensor)) for to, tensor in outgoing.items()]
+        sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
         arriving = [(source, into, _room(into)) for source, into in incoming.items()]
         works = [self._group.recv([room], source, 0) for source, _, room in arriving]
         works += [self._group.send([tensor], to, 0) for to, tensor in sent]
@@ -169,7 +169,7 @@ def _await(works: list[Any]) -> None:
         raise GroupLost(message) from error
 
 
-def _on_host(tensor: Tensor) -> Tensor:
+def _staged(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor
     room = _room(tensor)
