@@ -36,6 +36,19 @@ def sets(found: Context) -> list[Child]:
     ]
 
 
+def test_each_rank_is_a_pod_with_the_gpu_that_the_template_asks_for() -> None:
+    limits = {"nvidia.com/gpu": 1}
+    container = {"name": "disttrain", "resources": {"limits": limits}}
+    replicas = {"count": 3, "ranks": 2, "template": {"spec": {"containers": [container]}}}
+    found = context(strategy={"localSteps": {}}, replicas=replicas)
+    assert found.partitions == 2
+    for keeper in sets(found):
+        made = keeper.body["spec"]
+        assert made["replicas"] == 2
+        (trains,) = made["template"]["spec"]["containers"]
+        assert trains["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
 def test_each_replica_is_a_stateful_set_of_as_many_pods_as_it_has_processes() -> None:
     made = sets(divided())
 
