@@ -9,6 +9,41 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="replicas with other sources that train together",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    if request.sources != known.sources:\n",
+        new="    if False:\n",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
+    ),
+    Mutant(
+        name="a source that goes on after its last sample",
+        file=f"{_R}/task/sources.py",
+        old="        if goes_on:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="a forked process that moves its parent's place in a file",
+        file=f"{_R}/task/sources.py",
+        old='if getattr(self._open, "place", None) != (os.getpid(), index):',
+        new='if (getattr(self._open, "place", None) or (0, -1))[1] != index:',
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="reading that goes on where it failed",
+        file=f"{_R}/task/sources.py",
+        old="        self._open.place = None\n        samples: Iterator",
+        new="        samples: Iterator",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="data that is read by any scheme that a manifest names",
+        file=f"{_R}/task/files.py",
+        old="        if scheme and scheme not in object_uri.OPENED and scheme not in others:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/task/test_files.py",),
+    ),
+    Mutant(
         name="replicas with other frozen parameters of their own that train together",
         file=f"{_R}/checkpoint/model_map.py",
         old="    if found.own and wanted.own and found.own != wanted.own:",
@@ -663,6 +698,41 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
     ),
     Mutant(
+        name="gradients of a fetched window of which the last one counts",
+        file=f"{_R}/parallel/array.py",
+        old="out[:, :, rows, columns] += (",
+        new="out[:, :, rows, columns] = (",
+        tests=(f"{_UNIT}/parallel/test_array.py",),
+    ),
+    Mutant(
+        name="a maximum of padding",
+        file=f"{_R}/parallel/layers/sliding.py",
+        old='padding_value = float("-inf")',
+        new="padding_value = 0.0",
+        tests=(f"{_UNIT}/parallel/test_layers.py",),
+    ),
+    Mutant(
+        name="an average over padding that does not count",
+        file=f"{_R}/parallel/layers/windowed.py",
+        old="return (starts + self.kernel).clamp(max=length) - starts.clamp(min=0)",
+        new="return (starts + self.kernel) - starts",
+        tests=(f"{_UNIT}/parallel/test_layers.py",),
+    ),
+    Mutant(
+        name="a mask by the place in the window",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="row = torch.arange(rows.first, rows.end, device=x.device)",
+        new="row = torch.arange(0, rows.end - rows.first, device=x.device)",
+        tests=(f"{_UNIT}/parallel/test_layers.py",),
+    ),
+    Mutant(
+        name="more partitions than rows",
+        file=f"{_R}/parallel/partitioning.py",
+        old="if units[0] < self.grid.rows or units[1] < self.grid.columns:",
+        new="if False:",
+        tests=(f"{_UNIT}/parallel/test_partitioning.py",),
+    ),
+    Mutant(
         name="a prediction held against what came after another gradient",
         file=f"{_R}/parameter_server/prediction_error.py",
         old="return self._version == self._computed_on(push) and",
@@ -954,7 +1024,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a replica that sees other data",
         file=f"{_R}/coordinator/decisions/joining.py",
-        old="    if known and samples != known:",
+        old="    if request.train_samples != known.samples:",
         new="    if False:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
     ),

@@ -78,4 +78,5 @@ def _introduction(ready: Prepared, membership: Membership, metrics_address: str)
         layout=ready.tensors.layout,
         train_samples=ready.train.count,
         test_samples=ready.test.count,
+        sources=ready.train.sources,
     )
