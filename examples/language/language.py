@@ -1,6 +1,7 @@
 """A small decoder-only transformer on the bytes of any text: which byte comes next?"""
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 import disttrain
-from disttrain import Batch, Split
+from disttrain import Batch, Split, TextBlocks
 
 HERE = Path(__file__).parent
 BYTES = 256
@@ -21,24 +22,31 @@ class Language(disttrain.Task):
 
     It is relative to this file. The last tenth of the text is for tests. A sample is a window of
     `context` bytes, each with the byte that follows it; windows do not overlap.
+
+    `stream` is for a text that memory does not hold: such a folder, relative to this file, or a uri
+    of an object store. It is read in order, and its last file is for tests.
     """
 
     def __init__(
         self,
         text: str = "../data/shakespeare-sample.txt",
         *,
+        stream: str | None = None,
         context: int = 64,
         width: int = 64,
         layers: int = 2,
         heads: int = 4,
     ) -> None:
         self.path = HERE / text
+        self.stream = stream if stream is None or "://" in stream else str(HERE / stream)
         self.context, self.width, self.layers, self.heads = context, width, layers, heads
 
     def model(self) -> nn.Module:
         return Transformer(self.context, self.width, self.layers, self.heads)
 
     def dataset(self, split: Split) -> Dataset[tuple[Tensor, Tensor]]:
+        if self.stream is not None:
+            return Stream(self.stream, self.context, is_test=split == Split.TEST)
         first_of_test = len(self.text) * 9 // 10
         is_test = split == Split.TEST
         return Windows(
@@ -94,6 +102,18 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
 
     def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, Tensor]]:
         return list(zip(self.given[indices], self.following[indices], strict=True))
+
+
+class Stream(TextBlocks):
+    """Windows of files, each read in order; what is left at a file's end is left out."""
+
+    def __init__(self, place: str, context: int, *, is_test: bool) -> None:
+        files = slice(-1, None) if is_test else slice(-1)
+        super().__init__(place, context + 1, suffixes=(".txt", ".md"), files=files)
+
+    def read(self, source: int, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for block in super().read(source, first):
+            yield block[:-1], block[1:]
 
 
 class Transformer(nn.Module):

@@ -15,8 +15,13 @@ _HOMES = {
     "Loss": "disttrain.task.loss",
     "LossContext": "disttrain.task.loss",
     "ParameterGroup": "disttrain.task.groups",
+    "ParquetRows": "disttrain.task.files",
+    "Sources": "disttrain.task.sources",
     "Split": "disttrain.task.task",
+    "TarSamples": "disttrain.task.files",
     "Task": "disttrain.task.task",
+    "TextBlocks": "disttrain.task.files",
+    "TextLines": "disttrain.task.files",
 }
 
 __all__ = [
@@ -28,8 +33,13 @@ __all__ = [
     "Loss",
     "LossContext",
     "ParameterGroup",
+    "ParquetRows",
+    "Sources",
     "Split",
+    "TarSamples",
     "Task",
+    "TextBlocks",
+    "TextLines",
 ]
 
 

@@ -7,6 +7,7 @@ is used where there is one: the runs take hours without. With `--output` a page 
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a part of an epoch: that it runs")
     parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
-    parser.add_argument("--results", type=Path, default=Path("pp-asgd.jsonl"), help="kept runs")
+    parser.add_argument("--results", type=Path, help="file of runs, to go on with later")
     parser.add_argument("--train", type=Path, default=SAMPLES / "cifar10-sample-train.parquet")
     parser.add_argument("--test", type=Path, default=SAMPLES / "cifar10-sample-test.parquet")
     parser.add_argument("--processes", type=int, default=2)
@@ -66,14 +67,16 @@ def main() -> None:
     scale = QUICK if options.quick else FULL
     data = Data(train=options.train.absolute(), test=options.test.absolute())
     torch.set_num_threads(1)
-    measure = Measuring(scale, data, options.results, options.processes)
     chosen = set(options.figures.split(","))
-    figures = Figures(
-        scale=scale,
-        over_epochs=measure.figure_2() if "2" in chosen else {},
-        prediction=measure.figure_3() if "3" in chosen else (),
-        over_workers=measure.figure_4() if "4" in chosen else {},
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        results = options.results or Path(folder, "runs.jsonl")
+        measure = Measuring(scale, data, results, options.processes)
+        figures = Figures(
+            scale=scale,
+            over_epochs=measure.figure_2() if "2" in chosen else {},
+            prediction=measure.figure_3() if "3" in chosen else (),
+            over_workers=measure.figure_4() if "4" in chosen else {},
+        )
     if options.output:
         pp_asgd_page.write(options.output, figures)
     print_report("pp_asgd_figures", {"rows": figures.rows()}, bars(figures))

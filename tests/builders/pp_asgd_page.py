@@ -169,6 +169,13 @@ def write(folder: Path, figures: Figures) -> None:
         ],
     }
     LineChart(across="S", upwards="norm").draw(folder / "pp-asgd-prediction.svg", distances)
+    if figures.over_workers:
+        draw_workers(folder / "pp-asgd-workers.svg", figures)
+    (folder / "pp-asgd.md").write_text(page(figures))
+
+
+def draw_workers(path: Path, figures: Figures) -> None:
+    """Figure 4, middle: how long the workers take together."""
     lines = {
         method: [
             [
@@ -184,8 +191,7 @@ def write(folder: Path, figures: Figures) -> None:
         for name, runs in lines.items()
     }
     chart = LineChart(across="workers", upwards=f"seconds to an error of {FAR:.0%}")
-    chart.draw(folder / "pp-asgd-workers.svg", met)
-    (folder / "pp-asgd.md").write_text(page(figures))
+    chart.draw(path, met)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -244,7 +250,16 @@ Means of 100 measurements after the first epoch, 8 replicas, so that gradients a
 
 ![distance over S](pp-asgd-prediction.svg)
 
-## Figure 4: 8 to 256 workers
+{on_many_workers(figures)}"""
+
+
+def on_many_workers(figures: Figures) -> str:
+    """The section about figure 4; nothing if it was not measured."""
+    if not figures.over_workers:
+        return ""
+    scale = figures.scale
+    return f"""
+## Figure 4: more and more workers
 
 Gradients of {scale.worker_batch} samples that take a worker 1 s, with a deviation of 0.1 s.
 Medians over {scale.worker_seeds} seeds. PP-ASGD is Downpour with four shards, which apply each

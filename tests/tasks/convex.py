@@ -1,6 +1,7 @@
 """Softmax regression on made-up data: one minimum, small, and as slow as a test wants it."""
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,11 +18,18 @@ class Convex(disttrain.Task):
     """Which of four directions a point lies in; every tenth label is wrong."""
 
     def __init__(
-        self, portion_seconds: float = 0.0, dropout: float = 0.0, noise: float = 0.0
+        self,
+        portion_seconds: float = 0.0,
+        dropout: float = 0.0,
+        noise: float = 0.0,
+        *,
+        in_order: bool = False,
     ) -> None:
+        """`in_order`: the data is in sources that are read in order."""
         self._portion_seconds = portion_seconds
         self._dropout = dropout
         self._noise = noise
+        self._in_order = in_order
 
     def model(self) -> nn.Module:
         return nn.Sequential(nn.Dropout(self._dropout), nn.Linear(12, 4))
@@ -33,6 +41,8 @@ class Convex(disttrain.Task):
         labels = (inputs @ directions).argmax(dim=1)
         wrong = torch.arange(SAMPLES) % 10 == 0
         data = TensorDataset(inputs, torch.where(wrong, (labels + 1) % 4, labels))
+        if self._in_order:
+            return Halves(data)
         return Noisy(data, self._noise) if self._noise else data
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
@@ -43,6 +53,24 @@ class Convex(disttrain.Task):
 
     def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         return {"accuracy": (model(batch[0]).argmax(dim=1) == batch[1]).sum()}
+
+
+class Halves(disttrain.Sources):
+    """The same points in two sources."""
+
+    def __init__(self, data: TensorDataset) -> None:
+        self._data = data
+
+    def names(self) -> Sequence[str]:
+        return ["first", "second"]
+
+    def count(self, source: int) -> int:
+        half = len(self._data) // 2
+        return half if source == 0 else len(self._data) - half
+
+    def read(self, source: int, first: int) -> Iterator[Any]:
+        begin = source * self.count(0)
+        return (self._data[begin + number] for number in range(first, self.count(source)))
 
 
 class Noisy(Dataset[Any]):

@@ -9,7 +9,10 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +25,8 @@ BLOCK = 64
 STEPS_BEFORE_THE_GATE = 40
 FIRST_TO_HANG = 100
 """Sample from which on a task that hangs does."""
+SOURCES = (0, 300, 7, 0, 512, 1, 204)
+"""Samples of each source that `Streaming` trains on."""
 
 
 class Counts(nn.Module):
@@ -190,3 +195,42 @@ def hang_once(marker: Path, *, keeping_the_lock: bool = False) -> None:
     if keeping_the_lock:
         ctypes.PyDLL(None).pause()
     threading.Event().wait()
+
+
+class NumberedSources(disttrain.Sources):
+    """Sample i of all sources together is the number i.
+
+    `kept`: how many of its samples each source still has when it is read.
+    """
+
+    def __init__(self, counts: Sequence[int], kept: Sequence[int] | None = None) -> None:
+        self.counts, self.kept = counts, kept or counts
+        self.begins = [0, *accumulate(counts)]
+        self.openings = 0
+
+    def names(self) -> Sequence[str]:
+        return [f"part-{number}" for number in range(len(self.counts))]
+
+    def count(self, source: int) -> int:
+        return self.counts[source]
+
+    def read(self, source: int, first: int) -> Iterator[int]:
+        self.openings += 1
+        begin = self.begins[source]
+        yield from range(begin + first, begin + self.kept[source])
+
+
+class Streaming(Counting):
+    """Reads sources in order, by `workers`. One that is `short` has lost its last sample."""
+
+    def __init__(self, workers: int = 0, short: int | None = None, **arguments: Any) -> None:
+        super().__init__(samples=sum(SOURCES), **arguments)
+        self._workers = workers
+        self._kept = [count - (number == short) for number, count in enumerate(SOURCES)]
+
+    def dataset(self, split: Split) -> Dataset[int]:
+        is_train = split == Split.TRAIN
+        return NumberedSources(SOURCES, self._kept) if is_train else NumberedSources((20, 12))
+
+    def input_pipeline(self) -> InputPipeline:
+        return InputPipeline(workers=self._workers)

@@ -13,7 +13,7 @@ DOORS: dict[str, tuple[Path, set[str]]] = {
     "cryptography": (RUNTIME / "disttrain", set()),
     "terminal": (RUNTIME / "disttrain", {"cli"}),
     "metrics": (RUNTIME / "disttrain", {"telemetry"}),
-    "fsspec": (RUNTIME / "disttrain", {"checkpoint"}),
+    "fsspec": (RUNTIME / "disttrain", {"checkpoint", "task"}),
     "kopf": (OPERATOR / "disttrain_operator", {"handlers"}),
 }
 """By contract: the package whose packages it is about, and those that have the door."""
@@ -38,7 +38,11 @@ def test_no_package_is_forgotten_where_a_library_has_one_door(name: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "package", "doors"),
-    [("fsspec", "checkpoint", {"objects"}), ("people", "cluster", {"kubernetes_api"})],
+    [
+        ("fsspec", "checkpoint", {"objects"}),
+        ("fsspec", "task", {"files"}),
+        ("people", "cluster", {"kubernetes_api"}),
+    ],
 )
 def test_no_module_is_forgotten_beside_a_door(name: str, package: str, doors: set[str]) -> None:
     files = {each.stem for each in (RUNTIME / "disttrain" / package).glob("*.py")}

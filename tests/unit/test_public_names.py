@@ -7,7 +7,8 @@ from disttrain.task import task
 
 def test_the_public_names_are_these() -> None:
     names = ["Batch", "Client", "DownpourOptimizer", "InputPipeline", "JobEnded", "Loss"]
-    assert disttrain.__all__ == [*names, "LossContext", "ParameterGroup", "Split", "Task"]
+    names += ["LossContext", "ParameterGroup", "ParquetRows", "Sources", "Split", "TarSamples"]
+    assert disttrain.__all__ == [*names, "Task", "TextBlocks", "TextLines"]
 
 
 def test_every_public_name_is_found_and_listed() -> None:

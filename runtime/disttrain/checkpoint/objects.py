@@ -1,4 +1,4 @@
-"""Blobs in an object store. The only file that knows fsspec.
+"""Blobs in an object store. The only file here that knows fsspec.
 
 What `Blobs` promise S3, Google Cloud Storage and Azure Blob Storage promise. There is no rename, no
 append and no lock. A request that was given up may still be carried out later, so nothing here

@@ -42,6 +42,11 @@ COMMANDS = (
         "Train a job in virtual time with several numbers of replicas, and say which to take.",
     ),
     (
+        "plan",
+        "plan:plan",
+        "Say what a model would gain by being divided over several processes.",
+    ),
+    (
         "evaluate",
         "checkpoint_evaluation:evaluate",
         "Evaluate a checkpoint's parameters with the task of its job, on the test split.",

@@ -7,18 +7,19 @@ import ctypes
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from disttrain.groups.errors import GroupLost, NotConnected
 from disttrain.groups.meeting import Meeting
 from disttrain.groups.steps import Collective
+from disttrain.parallel.communicator import Communicator, Exchange
 
 _Gloo: Any = distributed.ProcessGroupGloo
 """Torch's type information lacks what is used of it."""
@@ -71,12 +72,12 @@ class GlooGroup(Collective):
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         if tensor.numel():
-            _on_host(tensor, lambda host: self._run(self._group.allreduce, host))
+            _through_host(tensor, lambda host: self._run(self._group.allreduce, host))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         if tensor.numel():
             # As bytes: gloo does not know every type of element.
-            _on_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
+            _through_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
 
     def _run(
         self,
@@ -115,12 +116,75 @@ def _bytes(host: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _on_host(tensor: torch.Tensor, run: Callable[[torch.Tensor], None]) -> None:
+def _through_host(tensor: torch.Tensor, run: Callable[[torch.Tensor], None]) -> None:
     """Run on the tensor itself if gloo can: if it is contiguous, in host memory. Else on a copy."""
     host = tensor.detach().cpu().contiguous()
     run(host)
     if host.data_ptr() != tensor.data_ptr():
         tensor.copy_(host)
+
+
+class GlooCommunicator(Communicator):
+    """The partitions of a replica, over sockets; what is on a GPU goes through pinned memory."""
+
+    def __init__(self, group: Any, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._group = group
+
+    def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
+        sent = [(to, _on_host(tensor)) for to, tensor in outgoing.items()]
+        arriving = [(source, into, _room(into)) for source, into in incoming.items()]
+        works = [self._group.recv([room], source, 0) for source, _, room in arriving]
+        works += [self._group.send([tensor], to, 0) for to, tensor in sent]
+        return _UnderWay(works, [(into, room) for _, into, room in arriving], sent)
+
+    def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+        host = tensor.detach().to("cpu", copy=True)
+        options = distributed.AllreduceOptions()
+        options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
+        _await([self._group.allreduce([host], options)])
+        return host.to(tensor.device)
+
+
+class _UnderWay(Exchange):
+    def __init__(
+        self, works: list[Any], arriving: list[tuple[Tensor, Tensor]], kept: object
+    ) -> None:
+        """`kept` is what gloo reads from while it sends."""
+        self._works, self._arriving, self._kept = works, arriving, kept
+
+    def wait(self) -> None:
+        _await(self._works)
+        for into, room in self._arriving:
+            if into is not room:
+                into.copy_(room, non_blocking=True)
+
+
+def _await(works: list[Any]) -> None:
+    try:
+        for work in works:
+            work.wait()
+    except RuntimeError as error:
+        message = f"a partition of the replica does not answer: {error}"
+        raise GroupLost(message) from error
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    if not tensor.is_cuda:
+        return tensor
+    room = _room(tensor)
+    room.copy_(tensor)
+    return room
+
+
+def _room(tensor: Tensor) -> Tensor:
+    """Memory of the host for as much."""
+    return torch.empty_like(tensor, device="cpu", pin_memory=True) if tensor.is_cuda else tensor
+
+
+def communicator(store: Any, rank: int, size: int, address: str) -> GlooCommunicator:
+    """Of processes with a store of torch's in common; `address` is this machine's."""
+    return GlooCommunicator(_connected(store, rank, size, address), rank, size)
 
 
 def form(

@@ -210,9 +210,9 @@ class _Fetches(FetchThread):
 def work_item(record: np.void, data: DataLedger) -> WorkItem:
     epoch, portion = int(record["epoch"]), int(record["portion"])
     first, count = int(record["first"]), int(record["samples"])
-    indices = permutation.portion_indices(
-        data.seed, data.samples, data.portion_size, portion, epoch
-    )
+    indices = permutation.portions_of(
+        data.seed, data.samples, data.portion_size, in_order=bool(data.sources)
+    )(portion, epoch)
     return WorkItem(
         lease=int(record["lease"]),
         epoch=epoch,

@@ -7,7 +7,6 @@ from functools import partial
 
 from torch import Tensor
 
-from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.groups.steps import Collective
@@ -43,9 +42,7 @@ def steps(
     assert isinstance(strategy, LocalSteps)  # noqa: S101  A rule of the manifest says so.
     ranks = Ranks(group, Part(config.partition, config.partitions))
     ready = replace(ready, ranks=ranks)
-    indices = partial(
-        permutation.portion_indices, joined.seed, joined.train_samples, joined.portion_size
-    )
+    indices = ready.train.portions(joined.seed, joined.portion_size)
     cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
     leases, cancellation = AnnouncedLeases(), membership.cancellation
     pipeline = ready.pipeline(joined.seed, leases, cutting, cancellation)

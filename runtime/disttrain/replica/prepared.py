@@ -48,6 +48,7 @@ class Prepared:
             layout=self.tensors.layout,
             train_samples=self.train.count,
             test_samples=self.test.count,
+            sources=self.train.sources,
         )
 
     def loss(self) -> LossOfBatch:

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import MemberId, Progress
 from disttrain.coordinator.protocol.messages import RequestWork
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -45,9 +44,7 @@ class SteppedTraining(Training):
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
         self._source = source = WorkSource(coordinator.request, held, membership.cancellation)
-        indices = partial(
-            permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
-        )
+        indices = prepared.train.portions(joined.seed, joined.portion_size)
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
         pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from disttrain.coordinator.leases import permutation
 from disttrain.job import defaults
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
@@ -27,6 +29,7 @@ from disttrain.task import checks, groups, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext, numbers
+from disttrain.task.sources import Sources, SourcesReader
 from disttrain.task.task import InputPipeline, Split, Task
 
 
@@ -133,6 +136,12 @@ class Examples:
     dataset: Dataset[Any]
     count: int
     """Samples."""
+    sources: str = ""
+    """Digest of the sources, of data that is read in order."""
+
+    def portions(self, seed: int, portion_size: int) -> Callable[[int, int], NDArray[np.int64]]:
+        """The samples of a portion in an epoch, in their order."""
+        return permutation.portions_of(seed, self.count, portion_size, in_order=bool(self.sources))
 
 
 class TaskCalls:
@@ -168,8 +177,12 @@ class TaskCalls:
         if split not in self._examples:
             with user_code.running(f"{self._name}.dataset('{split}')"):
                 dataset = self._task.dataset(split)
+            sources = ""
+            if isinstance(dataset, Sources):
+                dataset = SourcesReader(dataset, f"Task.dataset('{split}')")
+                sources = dataset.digest
             count = checks.check_dataset(dataset, split, batch_size=batch_size)
-            self._examples[split] = Examples(dataset=dataset, count=count)
+            self._examples[split] = Examples(dataset=dataset, count=count, sources=sources)
         return self._examples[split]
 
     def parameter_groups(self, model: nn.Module) -> dict[str, GroupFactors]:

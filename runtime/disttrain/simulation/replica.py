@@ -72,8 +72,8 @@ class SimulatedReplica:
             self.connection, spec, run, partial(MeasuredPace, clock=cancellation.clock)
         )
         self._loop = TrainingLoop(self._stepper, self._loss, self, self._lost, setting.seed)
-        indices = partial(
-            permutation.portion_indices, setting.seed, data.samples, data.portion_size
+        indices = permutation.portions_of(
+            setting.seed, data.samples, data.portion_size, in_order=bool(data.sources)
         )
         self._cutting = Cutting(batch_size=data.batch_size, portion_indices=indices)
         self._items: deque[WorkItem] = deque()

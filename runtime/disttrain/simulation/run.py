@@ -51,6 +51,8 @@ class Setting:
     device: Device
     placement: Placement
     train_samples: int
+    sources: str = ""
+    """As in `DataLedger`."""
     warm_start_samples: int = 0
     """Those that one replica processes alone first."""
 
@@ -73,12 +75,14 @@ def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
     tensors = model_tensors.describe(
         model, defaults.precision(spec), task.parameter_groups(model), spec.task.frozen
     )
+    train = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
     return Setting(
         spec=spec,
         task=task,
         device=spec.replicas.device,
         placement=place(tensors.layout, spec.parameter_server.shards, side.settings.kept),
-        train_samples=task.examples(Split.TRAIN, defaults.samples_per_step(spec)).count,
+        train_samples=train.count,
+        sources=train.sources,
         warm_start_samples=side.warm_start_samples,
     )
 
@@ -152,6 +156,7 @@ class SimulatedRun:
             portion_size=spec.portion_size
             or permutation.default_portion_size(setting.train_samples, batch, replicas),
             batch_size=batch,
+            sources=setting.sources,
         )
         self.is_over = False
         self._machines = machines

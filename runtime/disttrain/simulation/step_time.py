@@ -3,12 +3,15 @@
 import statistics
 import time
 
+import torch
+
 from disttrain.job import defaults
 from disttrain.replay.replica import Learner, Setting
 from disttrain.replica.work import WorkItem
 from disttrain.task.loss import LossContext, numbers
 
 _STEPS = 8
+_ROWS = 1024
 _MOST_SECONDS = 20.0
 
 
@@ -29,3 +32,14 @@ def measure(setting: Setting) -> float:
         numbers(loss.mean)
         found.append(time.perf_counter() - start)
     return statistics.median(found[1:] or found)
+
+
+def measured_flops() -> float:
+    """Floating-point operations per second of a dense product, with this process's threads."""
+    matrix = torch.randn(_ROWS, _ROWS)
+    found = []
+    for _ in range(_STEPS):
+        began = time.perf_counter()
+        torch.mm(matrix, matrix)
+        found.append(time.perf_counter() - began)
+    return 2.0 * _ROWS**3 / statistics.median(found[1:])

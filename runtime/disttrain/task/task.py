@@ -64,7 +64,8 @@ class Task(ABC):
     def dataset(self, split: Split) -> Dataset[Any]:
         """Return the samples of a split, the same in every process: `__len__` and `__getitem__`.
 
-        With `__getitems__(indices)` it is asked for a batch at once; see `collate`.
+        With `__getitems__(indices)` it is asked for a batch at once; see `collate`. For data that
+        only streams well return `Sources`.
         """
 
     @abstractmethod

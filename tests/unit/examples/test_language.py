@@ -5,8 +5,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from disttrain import Split
-from language import Language, Transformer, Windows
+from disttrain import LossContext, Split
+from disttrain.job.parsing import parse_job
+from disttrain.replica import task_calls
+from disttrain.replica.pipeline import read
+from language import Language, Stream, Transformer, Windows
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +80,26 @@ def test_a_text_that_is_too_short_is_refused_with_its_size(tmp_path: Path) -> No
     (tmp_path / "a.txt").write_text("short")
     with pytest.raises(ValueError, match=r"has 5 bytes in 1 files; give a text, .* at least 340"):
         Language(str(tmp_path), context=16).dataset(Split.TRAIN)
+
+
+def test_a_stream_has_the_windows_of_all_files_but_the_last(tmp_path: Path) -> None:
+    for name, content in (("a.txt", b"abcdefgh"), ("b.md", b"123456789"), ("c.txt", b"TESTED..")):
+        (tmp_path / name).write_bytes(content)
+    task = Language(stream=str(tmp_path), context=3)
+    train, test = (task.dataset(split) for split in Split)
+    assert isinstance(train, Stream)
+    assert isinstance(test, Stream)
+    shown = [(bytes(given.tolist()), bytes(following.tolist())) for given, following in train]
+    assert shown == [(b"abc", b"bcd"), (b"efg", b"fgh"), (b"123", b"234"), (b"567", b"678")]
+    assert test.count(0) == 2
+
+
+def test_the_manifest_of_the_stream_leads_to_data_that_can_be_trained() -> None:
+    path = Path(__file__).parents[3] / "examples" / "language" / "job-stream.yaml"
+    task = task_calls.load(parse_job(path.read_text(), source=path.name), path.parent)
+    train = task.examples(Split.TRAIN, 32)
+    assert train.sources
+    assert train.count > task.examples(Split.TEST, 32).count
+    batch = task.collate(read(train.dataset, list(range(8))))
+    loss = task.loss(task.model(0), batch, LossContext())
+    assert loss.mean.item() == pytest.approx(math.log(256), abs=0.5)

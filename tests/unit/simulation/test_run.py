@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch.optim import SGD
+from torch.utils.data import Dataset
 
+from disttrain import Split
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.errors import NotSimulated
@@ -17,6 +19,7 @@ from disttrain.state.vector import PARAMETERS
 from disttrain.task.task import Task
 from oracles import serial
 from oracles.serial import Course
+from tasks.counting import NumberedSources
 from tasks.proving import Proving
 
 SAMPLES = 800
@@ -238,3 +241,25 @@ def test_a_mistake_of_the_task_ends_the_simulation_with_its_name() -> None:
 
     with pytest.raises(Exception, match=r"Wrong.loss\(\)"):
         simulated(a_setting(Wrong()), 2)
+
+
+class InOrder(Proving):
+    """The same samples, in sources that are read in order."""
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        return Taken(super().dataset(split))
+
+
+class Taken(NumberedSources):
+    def __init__(self, whole: Any) -> None:
+        super().__init__((100, 0, len(whole) - 100))
+        self._whole = whole
+
+    def read(self, source: int, first: int) -> Iterator[Any]:
+        return (self._whole[number] for number in super().read(source, first))
+
+
+def test_sources_are_read_in_order_by_each_of_several_replicas() -> None:
+    run = SimulatedRun(a_setting(InOrder()), STEP, 3, SAMPLES)
+    assert run.run().samples == 2 * SAMPLES
+    assert (run.data.samples_done, run.data.samples_repeated) == (2 * SAMPLES, 0)

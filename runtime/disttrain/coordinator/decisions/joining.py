@@ -6,6 +6,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -119,13 +120,8 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(transaction, FailureReason.EMPTY_DATA, message)
-    known = transaction.state.data.samples
-    if known and samples != known:
-        message = (
-            f"this replica sees {samples} training samples, the job has {known}: give every "
-            "process the same data, or begin a new run for other data"
-        )
-        return _fatal(transaction, FailureReason.WRONG_DATA, message)
+    if (difference := _other_data(transaction.state.data, request)) is not None:
+        return _fatal(transaction, FailureReason.WRONG_DATA, difference)
     for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
@@ -136,6 +132,23 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
             return _fatal(transaction, FailureReason.BATCH_TOO_LARGE, message)
         if (problem := settings.problem_with_data(samples)) is not None:
             return _fatal(transaction, FailureReason.WRONG_DATA, problem)
+    return None
+
+
+def _other_data(known: DataLedger, request: messages.Join) -> str | None:
+    """What of a replica's training data is not the job's; None: nothing, or nobody has told yet."""
+    if not known.samples:
+        return None
+    if request.train_samples != known.samples:
+        return (
+            f"this replica sees {request.train_samples} training samples, the job has "
+            f"{known.samples}: give every process the same data, or begin a new run for other data"
+        )
+    if request.sources != known.sources:
+        return (
+            "this replica's sources of training data have other names or numbers of samples than "
+            "the job's: give every process the same ones, or begin a new run for other data"
+        )
     return None
 
 
@@ -240,6 +253,7 @@ def _learn(transaction: Transaction, request: messages.Join) -> None:
         portion_size=_portion_size(settings, samples),
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
+        sources=request.sources,
         warm_start=None if transaction.following is None else settings.stop.samples,
     )
     transaction.record(known)

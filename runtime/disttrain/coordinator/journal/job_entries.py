@@ -87,6 +87,8 @@ class DataKnown(Tagged, kind="data_known"):
     test_samples: int
     warm_start: int | None = None
     """Samples that a batch method begins with, if it has a warm start."""
+    sources: str = ""
+    """As in `DataLedger`."""
 
     def apply(self, state: State) -> None:
         state.test_samples = self.test_samples
@@ -97,6 +99,7 @@ class DataKnown(Tagged, kind="data_known"):
                 samples=self.samples,
                 portion_size=self.portion_size,
                 batch_size=self.batch_size,
+                sources=self.sources,
             )
 
 

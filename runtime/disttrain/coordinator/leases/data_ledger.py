@@ -59,6 +59,8 @@ class DataLedger(Strict):
     """Size of the training data; 0 as long as it is unknown."""
     portion_size: int = 0
     batch_size: int = 1
+    sources: str = ""
+    """Digest of the sources of data that is read in order; empty: the data is map-style."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     next_epoch: int = 0
     epochs_done: int = 0

@@ -1,11 +1,13 @@
 """Which samples a portion holds, and in which order. Pure: the same everywhere from the seed.
 
 The data is cut once, from the seed's permutation, so that a replica can keep its portions over the
-epochs; the order of the portions, and the order inside each, are drawn anew for every epoch.
+epochs; the order of the portions, and the order inside each, are drawn anew for every epoch. Data
+that is read in order is cut into neighbours, and only the order of the portions is drawn.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,21 @@ def portion_indices(
     first = portion * portion_size
     cut = _cut(seed, samples)[first : first + portion_size].astype(np.int64)
     return _generator(seed, _Stream.INSIDE, epoch, portion).permutation(cut)
+
+
+def neighbours(samples: int, portion_size: int, portion: int) -> Indices:
+    """The same of data that is read in order: neighbours, in the same order in every epoch."""
+    first = portion * portion_size
+    return np.arange(first, first + portion_samples(samples, portion_size, portion), dtype=np.int64)
+
+
+def portions_of(
+    seed: int, samples: int, portion_size: int, *, in_order: bool
+) -> Callable[[int, int], Indices]:
+    """The samples of a portion in an epoch; `in_order`: of data that is read in order."""
+    if in_order:
+        return lambda portion, _epoch: neighbours(samples, portion_size, portion)
+    return partial(portion_indices, seed, samples, portion_size)
 
 
 def portion_order(seed: int, portions: int, epoch: int) -> list[int]:

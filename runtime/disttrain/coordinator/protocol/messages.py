@@ -30,6 +30,8 @@ from disttrain.state.layout import SoundLayout
 from disttrain.state.placement import SoundPlacement
 from disttrain.transport.header import Role
 
+Digest = Annotated[str, Field(max_length=128, exclude_if=lambda digest: not digest)]
+
 UNASKED = 0
 """Sequence of a reply to no request."""
 
@@ -61,6 +63,9 @@ class Join(Tagged, kind="join"):
     """Replicas."""
     train_samples: Count | None = None
     """Replicas; None: its loop brings its own data and asks for no work."""
+    sources: Digest = ""
+    """Replicas whose training data is read in order: of its sources. Else empty, and not written.
+    """
     test_samples: Count | None = None
     """Replicas; None or 0: there is nothing to evaluate on."""
     restored: Restored | None = None

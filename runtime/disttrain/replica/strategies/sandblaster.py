@@ -254,7 +254,7 @@ class BatchTraining(Training):
         portion_samples = partial(permutation.portion_samples, samples, size)
         held = HeldGroups(member, self.progress, portion_samples)
         self._staging = GroupStaging(self._connection, ask, member, held)
-        indices = partial(permutation.portion_indices, joined.seed, samples, size)
+        indices = prepared.train.portions(joined.seed, size)
         cutting = Cutting(batch_size=size, portion_indices=indices)
         source = WorkSource(ask, held, membership.cancellation)
         pipeline = prepared.pipeline(

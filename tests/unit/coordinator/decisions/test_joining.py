@@ -26,6 +26,19 @@ def test_a_replica_that_sees_other_data_fails_the_job_with_both_numbers() -> Non
     assert machine.state.reason == FailureReason.WRONG_DATA
 
 
+@pytest.mark.parametrize("other", ["b", ""])
+def test_a_replica_with_other_sources_of_as_many_samples_fails_the_job(other: str) -> None:
+    machine = Machine()
+    machine.member(Role.REPLICA, 0, "one", sources="a")
+    machine.member(Role.REPLICA, 0, "alike", sources="a")
+
+    refused = machine.join(Role.REPLICA, 1, "other sources", sources=other)
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.WRONG_DATA
+    assert "sources of training data have other names or numbers" in refused.message
+
+
 @pytest.mark.parametrize("samples", [64, 3])
 def test_of_other_data_it_is_not_said_what_does_not_fit_to_it(samples: int) -> None:
     machine = Machine(problem_with_data=lambda samples: None if samples == 32 else "no fit")

@@ -28,6 +28,16 @@ def test_portions_hold_every_sample_once(
     ]
 
 
+def test_portions_of_data_in_order_are_neighbours_in_every_epoch() -> None:
+    portions = permutation.portions_of(5, 25, 10, in_order=True)
+    for epoch in range(2):
+        assert [portions(portion, epoch).tolist() for portion in range(3)] == [
+            list(range(10)),
+            list(range(10, 20)),
+            list(range(20, 25)),
+        ]
+
+
 def test_a_portion_keeps_its_samples_over_the_epochs_in_another_order() -> None:
     first = permutation.portion_indices(1, 1000, 100, 3, 0)
     second = permutation.portion_indices(1, 1000, 100, 3, 1)

@@ -1,0 +1,222 @@
+"""`disttrain plan`."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disttrain.cli.checkpoints import AsJson
+from disttrain.cli.manifests import Assignments
+from disttrain.job import defaults, manifest_file
+from disttrain.parallel import cost
+from disttrain.parallel.cost import Machine, PlannedStep
+from disttrain.parallel.partitioning import CannotPartition
+from disttrain.parallel.windows import Grid
+from disttrain.replica import task_calls
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.simulation import machines, step_time
+from disttrain.simulation.errors import WrongMachines
+from disttrain.task.loss import LossContext
+from disttrain.task.task import Split
+
+_MOST_PARTITIONS = 1024
+_WORTH = 0.95
+"""More partitions are worth it as long as they take at most this of the time."""
+_BAR = 24
+
+Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
+Partitions = Annotated[
+    str, typer.Option(metavar="N,N", help="Numbers of partitions, or grids as 2x3.")
+]
+Bandwidth = Annotated[
+    str, typer.Option(metavar="RATE", help="Each way of a machine: 10Gb (bits) or 125MB (bytes).")
+]
+Latency = Annotated[
+    float, typer.Option(min=0.0, max=1e3, metavar="SECONDS", help="Of every message.")
+]
+Flops = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0,
+        metavar="NUMBER",
+        help="Floating-point operations per second of a partition. Default: as measured here.",
+    ),
+]
+Jitter = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=0.5, metavar="SHARE", help="Standard deviation of a layer, of its seconds."
+    ),
+]
+
+
+def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
+    job: Job,
+    partitions: Partitions = "1,2,4,8",
+    bandwidth: Bandwidth = "10Gb",
+    latency: Latency = 0.00005,
+    flops: Flops = None,
+    jitter: Jitter = 0.0,
+    assignments: Assignments = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a model would gain by being divided over several processes.
+
+    Nothing is trained: the divided model runs without values, and what its layers compute and send
+    is counted. Seconds are of forward and backward of one batch, by the machine that the options
+    describe. Only an nn.Sequential can be divided.
+
+    Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
+
+    Example: disttrain plan job.yaml --partitions 1,2,4,8,16 --bandwidth 1Gb
+
+    Example: disttrain plan job.yaml --partitions 1x2,2x2 --flops 5e10 --jitter 0.1
+    """
+    grids = grids_of(partitions)
+    machine_speed = machines.bandwidth(bandwidth)
+    loaded = manifest_file.load_accepted(job, assignments or ()).job
+    task = task_calls.load(loaded, job.absolute().parent)
+    samples = defaults.samples_per_step(loaded.spec)
+    model = task.model(loaded.spec.seed)
+    shape = _sample_shape(task, model, samples)
+    machine = Machine(
+        flops_per_second=flops or step_time.measured_flops(),
+        bytes_per_second=machine_speed,
+        latency_seconds=latency,
+        jitter=jitter,
+    )
+    planned, refused = [], []
+    for grid in grids:
+        try:
+            planned.append(cost.plan(model, grid, machine, shape, samples))
+        except CannotPartition as error:
+            refused.append(f"{_said(grid)}: {error}")
+    if as_json:
+        typer.echo(json.dumps(_document(planned, refused, machine), indent=2))
+    else:
+        typer.echo("\n".join(lines(planned, refused, machine, samples)))
+    raise typer.Exit(0 if planned else 2)
+
+
+def grids_of(text: str) -> tuple[Grid, ...]:
+    """Of "1,4" or "2x3", in this order. Raises WrongMachines."""
+    found = []
+    for part in text.split(","):
+        numbers = part.strip().split("x")
+        if len(numbers) > 2 or not all(each.isdecimal() and int(each) for each in numbers):
+            message = (
+                f"--partitions: {part[:40]!r} is neither a number of partitions nor a grid; write "
+                "1,2,4 or 1x2,2x2"
+            )
+            raise WrongMachines(message)
+        sizes = [int(each) for each in numbers]
+        grid = cost.square_grid(sizes[0]) if len(sizes) == 1 else Grid(*sizes)
+        if grid.size > _MOST_PARTITIONS:
+            message = f"--partitions: {part.strip()} are more than {_MOST_PARTITIONS}"
+            raise WrongMachines(message)
+        found.append(grid)
+    return tuple(found)
+
+
+def advice(planned: Sequence[PlannedStep]) -> str:
+    """Whether more partitions will help, in a sentence. Pure."""
+    taken = first = planned[0]
+    for step in planned[1:]:
+        if step.seconds <= _WORTH * taken.seconds:
+            taken = step
+    if taken is first:
+        if len(planned) == 1:
+            return "Name several numbers of partitions to compare them."
+        return f"More than {_partitions(first)} will not help: what crosses takes what they save."
+    text = (
+        f"Take {_partitions(taken)}: a step is {first.seconds / taken.seconds:.2g} times as fast "
+        f"as with {first.partitions}."
+    )
+    beyond = [step for step in planned if step.partitions > taken.partitions]
+    if beyond:
+        slower = beyond[-1].seconds / taken.seconds
+        text += f" More will not help: {beyond[-1].partitions} take {slower:.2g} times as long."
+    return text
+
+
+def lines(
+    planned: Sequence[PlannedStep], refused: Sequence[str], machine: Machine, samples: int
+) -> Iterator[str]:
+    """What a person reads."""
+    yield from (f"cannot be divided: {each}" for each in refused)
+    if not planned:
+        return
+    yield (
+        f"a batch of {samples}, {machine.flops_per_second / 1e9:.3g} GFLOP/s, "
+        f"{8 * machine.bytes_per_second / 1e9:.3g} Gbit/s, {machine.latency_seconds * 1e6:.3g} us"
+    )
+    titles = ("partitions", "grid", "step", "speed-up", "crossing", "waiting", "parameters")
+    yield "".join(f"{title:>12}" for title in (*titles, "activations", "sent", "messages"))
+    for step in planned:
+        gained = planned[0].seconds / step.seconds
+        cells = (
+            str(step.partitions),
+            _said(step.grid),
+            _time(step.seconds),
+            f"{gained:.2f}",
+            f"{step.crossing_seconds / step.seconds:.0%}",
+            f"{step.waiting_seconds / step.seconds:.0%}",
+            f"{step.parameters:,}",
+            _bytes(step.activation_bytes),
+            _bytes(step.nbytes),
+            f"{step.messages:,}",
+        )
+        fastest = max(planned[0].seconds / each.seconds for each in planned)
+        bar = "#" * max(1, round(_BAR * gained / fastest))
+        yield "".join(f"{cell:>12}" for cell in cells) + f"  {bar}"
+    yield from planned[-1].notes
+    yield advice(planned)
+
+
+def _sample_shape(task: TaskCalls, model: Any, samples: int) -> tuple[int, ...]:
+    """What the task's loss gives its model, but for the first dimension."""
+    seen: list[tuple[int, ...]] = []
+
+    def look(module: Any, inputs: Sequence[Any]) -> None:
+        del module
+        seen.append(tuple(inputs[0].shape[1:]))
+
+    handle = model.register_forward_pre_hook(look)
+    try:
+        examples = task.examples(Split.TRAIN, samples)
+        batch = task.collate([examples.dataset[index] for index in range(min(2, examples.count))])
+        task.loss(model, batch, LossContext())
+    finally:
+        handle.remove()
+    return seen[0]
+
+
+def _document(
+    planned: Sequence[PlannedStep], refused: Sequence[str], machine: Machine
+) -> dict[str, Any]:
+    steps = [{**asdict(step), "speed_up": planned[0].seconds / step.seconds} for step in planned]
+    found: dict[str, Any] = {"machine": asdict(machine), "steps": steps, "refused": list(refused)}
+    return {**found, "advice": advice(planned) if planned else None}
+
+
+def _partitions(step: PlannedStep) -> str:
+    return f"{step.partitions} partition{'s' if step.partitions > 1 else ''}"
+
+
+def _said(grid: Grid) -> str:
+    return f"{grid.rows}x{grid.columns}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number} B"

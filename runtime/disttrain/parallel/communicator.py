@@ -1,0 +1,142 @@
+"""How the partitions of a replica give each other tensors."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What this partition has sent since it was made."""
+
+    messages: int = 0
+    nbytes: int = 0
+    sums: int = 0
+    """Collective sums and maxima that it took part in, which are not in the other two."""
+
+
+class Exchange(ABC):
+    """Messages under way."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when everything incoming is there and everything outgoing may be changed."""
+
+
+class Communicator(ABC):
+    """One partition's way to the others. Calls belong to one thread, in the same order in all."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.traffic = Traffic()
+
+    def exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
+        """Begin to send one tensor to each rank, and to fill one from each.
+
+        Both sides know shapes and types. Tensors are contiguous, and nobody sends to itself.
+        """
+        self.traffic.messages += len(outgoing)
+        self.traffic.nbytes += sum(each.numel() * each.element_size() for each in outgoing.values())
+        return self._exchange(outgoing, incoming)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all partitions, with the same bits in each."""
+        self.traffic.sums += 1
+        return self._reduce(tensor, is_sum=True)
+
+    def maximum(self, tensor: Tensor) -> Tensor:
+        self.traffic.sums += 1
+        return self._reduce(tensor, is_sum=False)
+
+    @abstractmethod
+    def _exchange(
+        self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]
+    ) -> Exchange: ...
+
+    @abstractmethod
+    def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+        """A new tensor."""
+
+
+class Alone(Communicator):
+    """Of a model that is not divided."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
+        assert not outgoing  # noqa: S101  There is nobody else.
+        assert not incoming  # noqa: S101
+        return _Nothing()
+
+    def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+        del is_sum
+        return tensor.clone()
+
+
+class _Nothing(Exchange):
+    def wait(self) -> None:
+        pass
+
+
+class _Sum(Function):
+    """Each partition goes on with the sum in its own way: the gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, peers: Communicator) -> Tensor:
+        ctx.peers = peers  # type: ignore[attr-defined]
+        return peers.sum(x)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.peers.sum(gradient.contiguous()), None  # type: ignore[attr-defined]
+
+
+class _SumOfOne(Function):
+    """All partitions go on with the sum in the same way: each one's gradient is the whole one."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, peers: Communicator) -> Tensor:
+        del ctx
+        return peers.sum(x)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        del ctx
+        return gradient, None
+
+
+class _Tied(Function):
+    """A parameter that all partitions have: its gradient is the sum of what each finds."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, peers: Communicator) -> Tensor:
+        ctx.peers = peers  # type: ignore[attr-defined]
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.peers.sum(gradient.contiguous()), None  # type: ignore[attr-defined]
+
+
+def summed(x: Tensor, peers: Communicator) -> Tensor:
+    """The sum over all partitions, each of which uses it for something else. Under autograd."""
+    found: Tensor = _Sum.apply(x, peers)
+    return found
+
+
+def summed_for_all(x: Tensor, peers: Communicator) -> Tensor:
+    """The sum over all partitions, of which all compute the same, as a loss. Under autograd."""
+    found: Tensor = _SumOfOne.apply(x, peers)
+    return found
+
+
+def tied(parameter: Tensor, peers: Communicator) -> Tensor:
+    """The parameter, whose gradient will be the sum of what all partitions find."""
+    found: Tensor = _Tied.apply(parameter, peers)
+    return found

@@ -1,0 +1,119 @@
+"""Locally connected layers: every place has filters of its own."""
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair
+from disttrain.parallel.windows import Box, Span
+
+
+class LocallyConnected2d(Windowed):
+    """Untied filters with block local connectivity: Coates et al. 2013, section 4.1.
+
+    The neurons of a block (`block` rows and columns, `out_channels` deep) share one receptive field
+    of `kernel_size`; the next block's lies `stride` further. So the output has as many rows as
+    there are blocks, times the rows of one. Of each block forward is one dense product
+    Y_F = W_F X_F, and so are both gradients. With `block` 1 every place has its own field.
+
+    `weight`: (block rows, block columns, out_channels * rows * columns of a block, in_channels *
+    kernel rows * kernel columns). `bias`: (out_channels, output rows, output columns).
+    """
+
+    def __init__(  # noqa: PLR0913  As torch's layers.
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        *,
+        input_size: tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        block: int | tuple[int, int] = 1,
+        bias: bool = True,
+    ) -> None:
+        """`input_size`: rows and columns, which the number of filters goes by."""
+        super().__init__()
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size, self.stride = pair(kernel_size), pair(stride)
+        self.input_size, self.block = input_size, pair(block)
+        self.padding = pair(padding)
+        self._rows, self._columns = (
+            Sliding(
+                self.kernel_size[each], self.stride[each], self.padding[each], self.padding[each]
+            )
+            for each in range(2)
+        )
+        self.unit = self.block
+        blocks = self._rows.length(input_size[0]), self._columns.length(input_size[1])
+        if min(blocks) < 1:
+            message = f"kernel_size: {self.kernel_size} is larger than the padded {input_size}"
+            raise ValueError(message)
+        fan_in = in_channels * math.prod(self.kernel_size)
+        self.weight = nn.Parameter(
+            torch.empty(*blocks, out_channels * math.prod(self.block), fan_in)
+        )
+        size = blocks[0] * self.block[0], blocks[1] * self.block[1]
+        self.bias = nn.Parameter(torch.empty(out_channels, *size)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As torch's layers: uniform within one over the root of the number of inputs."""
+        bound = 1.0 / math.sqrt(self.weight.shape[3])
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        if (height, width) != self.input_size:
+            message = f"its filters are for an input of {self.input_size}, got {height, width}"
+            raise ValueError(message)
+        return (
+            self._rows.length(height) * self.block[0],
+            self._columns.length(width) * self.block[1],
+        )
+
+    def output_channels(self, channels: int) -> int:
+        del channels
+        return self.out_channels
+
+    def input_window(self, output: Box) -> Box:
+        rows, columns = self.blocks(output)
+        return Box(self._rows.needs(rows), self._columns.needs(columns))
+
+    def blocks(self, output: Box) -> tuple[Span, Span]:
+        """Rows and columns of blocks that an output window consists of."""
+        (rows, columns), (height, width) = output, self.block
+        return (
+            Span(rows.first // height, -(-rows.end // height)),
+            Span(columns.first // width, -(-columns.end // width)),
+        )
+
+    def part(self, output: Box) -> "LocallyConnected2d":
+        found = copy.copy(self)
+        found._parameters = dict(self._parameters)  # noqa: SLF001  A copy has the same table.
+        for name, parameter in self.named_parameters():
+            own = parameter.detach()[self.place_of(name, output)].clone()
+            found.register_parameter(name, nn.Parameter(own))
+        return found
+
+    def place_of(self, name: str, output: Box) -> tuple[slice, ...]:
+        if name == "bias":
+            return slice(None), slice(*output.rows), slice(*output.columns)
+        rows, columns = self.blocks(output)
+        return slice(*rows), slice(*columns)
+
+    def forward_window(self, x: Tensor, view: View) -> Tensor:
+        del view
+        rows, columns, neurons, fan_in = self.weight.shape
+        fields = x.unfold(2, self.kernel_size[0], self.stride[0])
+        fields = fields.unfold(3, self.kernel_size[1], self.stride[1])
+        # (samples, channels, block rows, block columns, kernel rows, kernel columns) to X_F.
+        gathered = fields.permute(2, 3, 1, 4, 5, 0).reshape(rows * columns, fan_in, x.shape[0])
+        y = torch.bmm(self.weight.view(rows * columns, neurons, fan_in), gathered)
+        deep, (height, width) = self.out_channels, self.block
+        y = y.view(rows, columns, deep, height, width, x.shape[0])
+        y = y.permute(5, 2, 0, 3, 1, 4).reshape(x.shape[0], deep, rows * height, columns * width)
+        return y if self.bias is None else y + self.bias

@@ -1,0 +1,337 @@
+"""An ordinary model, divided over a grid of partitions."""
+
+import copy
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.parallel.array import DistributedArray, Everywhere
+from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.layers.dropout import HashDropout
+from disttrain.parallel.layers.partitioned import (
+    Dropped,
+    Elementwise,
+    Features,
+    Flat,
+    Index,
+    Normalised,
+    OnOne,
+    OverWindows,
+    PartitionedLayer,
+    Value,
+)
+from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
+from disttrain.parallel.layers.windowed import Windowed
+from disttrain.parallel.windows import Grid, split
+
+Way = Literal["spatial", "features", "whole"]
+WAYS: Sequence[Way] = ("spatial", "features", "whole")
+
+_ELEMENTWISE = (
+    nn.CELU,
+    nn.ELU,
+    nn.GELU,
+    nn.Hardswish,
+    nn.Hardtanh,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.LogSigmoid,
+    nn.Mish,
+    nn.ReLU,
+    nn.SELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Softsign,
+    nn.Tanh,
+)
+_SLIDING: Mapping[type[nn.Module], Callable[[Any], Windowed]] = {
+    nn.Conv2d: Convolution,
+    nn.MaxPool2d: MaxPooling,
+    nn.AvgPool2d: AveragePooling,
+}
+
+
+class CannotPartition(ValueError):
+    """A model that cannot be divided as asked; the message names the layer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """Of one sample between two layers; flat ones have one channel and one column."""
+
+    channels: int
+    height: int
+    width: int
+    is_flat: bool = False
+
+    @property
+    def elements(self) -> int:
+        return self.channels * self.height * self.width
+
+
+def partition(
+    model: nn.Module,
+    grid: Grid,
+    peers: Communicator,
+    sample: Sequence[int],
+    overrides: Mapping[str, Way] | None = None,
+    *,
+    seed: int = 0,
+) -> "Partitioned":
+    """This partition's part of an `nn.Sequential`, whose layers may be such, too.
+
+    `sample`: the shape of one, (channels, height, width) or (features,). `overrides`: by the name
+    of a layer, how it is divided; of a container, all that is in it. `seed`: of dropout. The model
+    may be on the meta device; then so are the parts. Raises CannotPartition.
+    """
+    if grid.size != peers.size:
+        message = f"grid: {grid.rows} x {grid.columns} are {grid.size} partitions, not {peers.size}"
+        raise CannotPartition(message)
+    if not isinstance(model, nn.Sequential):
+        message = (
+            f"the model is a {type(model).__name__}; only an nn.Sequential tells in which order "
+            "its layers come"
+        )
+        raise CannotPartition(message)
+    if len(sample) == 1:
+        shape = Shape(channels=1, height=sample[0], width=1, is_flat=True)
+    else:
+        shape = Shape(channels=sample[0], height=sample[1], width=sample[2])
+    made = _Partitioning(grid, peers, dict(overrides or {}), seed)
+    made.check_overrides(model)
+    layers = made.container(model, "", shape)
+    return Partitioned(layers, peers, made.shape, made.notes)
+
+
+class Partitioned(nn.Module):
+    """One partition of a model. All partitions call it with the same samples, in the same order."""
+
+    def __init__(
+        self, layers: nn.Sequential, peers: Communicator, output: Shape, notes: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self.peers = peers
+        self.notes = tuple(notes)
+        """What a user should know, such as which layers are not divided."""
+        self._output = output
+        for name, child in layers.named_children():
+            self.add_module(name, child)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The whole output in each partition, which all have to go on with in the same way."""
+        found = self.divided(x)
+        whole = found.everywhere()
+        return whole.flatten(1) if self._output.is_flat else whole
+
+    def divided(self, x: Tensor) -> DistributedArray:
+        """The output, of which each partition has its window. Features are in rows."""
+        value = Value(Everywhere(x, self.peers) if x.dim() > 2 else _features(x, self.peers))
+        for layer in self.children():
+            value = layer(value)
+        if isinstance(value.array, Everywhere):
+            message = "the model has no layer that could be divided"
+            raise CannotPartition(message)
+        return value.array
+
+    @property
+    def pieces(self) -> dict[str, Index | None]:
+        """Where each of this partition's parameters lies in the model's; None: it is all of it."""
+        found: dict[str, Index | None] = {}
+        for name, module in self.named_modules():
+            if isinstance(module, PartitionedLayer):
+                found |= {f"{name}.{own}": index for own, index in module.pieces.items()}
+        return found
+
+
+def _features(x: Tensor, peers: Communicator) -> Everywhere:
+    return Everywhere(x[:, None, :, None], peers)
+
+
+class _Chain(nn.Sequential):
+    """A container with its name's place in those of the parameters."""
+
+
+@dataclass(slots=True)
+class _Partitioning:
+    grid: Grid
+    peers: Communicator
+    overrides: dict[str, Way]
+    seed: int
+    notes: list[str] = field(default_factory=list)
+    layers: int = 0
+    shape: Shape = field(default_factory=lambda: Shape(channels=0, height=0, width=0))
+    """Behind the latest layer."""
+
+    def check_overrides(self, model: nn.Module) -> None:
+        known = [name for name, _ in model.named_modules() if name]
+        for name, way in self.overrides.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise CannotPartition(f"partitioning.{name}: the model has no such layer{hint}")
+            if way not in WAYS:
+                raise CannotPartition(f"partitioning.{name}: {way!r} is none of {', '.join(WAYS)}")
+
+    def container(self, module: nn.Sequential, name: str, shape: Shape) -> nn.Sequential:
+        self.shape = shape
+        found = _Chain()
+        for own, child in module.named_children():
+            path = f"{name}.{own}" if name else own
+            if isinstance(child, nn.Sequential) and self._way(path) != "whole":
+                made: nn.Module = self.container(child, path, self.shape)
+            else:
+                made, self.shape = self._layer(child, path, self.shape)
+            found.add_module(own, made)
+        return found
+
+    def _layer(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        self.layers += 1
+        way = self._way(name)
+        if way == "whole":
+            return self._on_one(module, name, shape)
+        for kinds, make in self._makers.items():
+            if isinstance(module, kinds):
+                return make(module, name, shape, way)
+        windowed = _windowed(module)
+        if windowed is not None:
+            return self._over_windows(windowed, name, shape, way)
+        self.notes.append(
+            f"{name} ({type(module).__name__}) is not divided: partition 0 computes it, and "
+            f"gathers {shape.elements:,} numbers of each sample"
+        )
+        return self._on_one(module, name, shape)
+
+    @property
+    def _makers(self) -> "Mapping[tuple[type[nn.Module], ...], _Make]":
+        return {
+            (nn.Flatten,): self._flat,
+            _ELEMENTWISE: self._elementwise,
+            (nn.Dropout, HashDropout): self._dropout,
+            (nn.Linear,): self._features,
+            (nn.BatchNorm2d,): self._normalised,
+        }
+
+    def _flat(
+        self, module: nn.Module, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        """Its elements stay where they are: who needs them in order fetches all of them."""
+        del module
+        self._require(name, way, None)
+        flat = Shape(channels=1, height=shape.elements, width=1, is_flat=True)
+        return Flat(self.peers), flat
+
+    def _elementwise(
+        self, module: nn.Module, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        """As the layer before it is divided, whatever is asked for."""
+        del name, way
+        return Elementwise(module, self.peers), shape
+
+    def _dropout(
+        self, module: Any, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        del name, way
+        if isinstance(module, nn.Dropout):
+            module = HashDropout(module.p, seed=self.seed, layer=self.layers)
+        return Dropped(module, self.peers), shape
+
+    def _normalised(
+        self, module: Any, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        self._require(name, way, "spatial")
+        return Normalised(module, self.peers), shape
+
+    def _over_windows(
+        self, layer: Windowed, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        self._require(name, way, "spatial")
+        if shape.is_flat:
+            raise CannotPartition(f"{name}: it needs rows and columns, and gets features")
+        try:
+            height, width = layer.output_size(shape.height, shape.width)
+        except ValueError as error:
+            raise CannotPartition(f"{name}: {error}") from error
+        units = height // layer.unit[0], width // layer.unit[1]
+        if units[0] < self.grid.rows or units[1] < self.grid.columns:
+            message = (
+                f"{name}: its output of {units[0]} x {units[1]} cannot be divided over "
+                f"{self.grid.rows} x {self.grid.columns} partitions; take fewer, or say "
+                f"partitioning.{name}: whole"
+            )
+            raise CannotPartition(message)
+        outputs = self.grid.windows(height, width, layer.unit)
+        made = OverWindows(layer, outputs, (shape.height, shape.width), self.peers)
+        channels = layer.output_channels(shape.channels)
+        return made, Shape(channels=channels, height=height, width=width)
+
+    def _features(
+        self, module: nn.Linear, name: str, shape: Shape, way: Way | None
+    ) -> tuple[nn.Module, Shape]:
+        self._require(name, way, "features")
+        if not shape.is_flat:
+            message = f"{name}: a Linear needs features; put an nn.Flatten before it"
+            raise CannotPartition(message)
+        if shape.elements != module.in_features:
+            message = f"{name}: it takes {module.in_features} features and gets {shape.elements}"
+            raise CannotPartition(message)
+        if module.out_features < self.peers.size:
+            message = (
+                f"{name}: {module.out_features} outputs cannot be divided over {self.peers.size} "
+                f"partitions; take fewer, or say partitioning.{name}: whole"
+            )
+            raise CannotPartition(message)
+        made = Features(module, split(module.out_features, self.peers.size), self.peers)
+        return made, Shape(channels=1, height=module.out_features, width=1, is_flat=True)
+
+    def _on_one(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
+        try:
+            # A batch of two: some layers need several samples.
+            there = copy.deepcopy(module).to("meta").float()
+            found = tuple(there(torch.empty(2, *given, device="meta")).shape[1:])
+        except Exception as error:
+            raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
+        if len(found) not in {1, 3}:
+            raise CannotPartition(f"{name}: gives {len(found)} dimensions for a sample, not 1 or 3")
+        after = (
+            Shape(channels=1, height=found[0], width=1, is_flat=True)
+            if len(found) == 1
+            else Shape(channels=found[0], height=found[1], width=found[2])
+        )
+        output = (after.channels, after.height, after.width)
+        return OnOne(module, output, is_flat=after.is_flat, peers=self.peers), after
+
+    def _way(self, name: str) -> Way | None:
+        """The override of a layer, or of the nearest container that has one."""
+        return next(
+            (self.overrides[each] for each in _upwards(name) if each in self.overrides), None
+        )
+
+    def _require(self, name: str, way: Way | None, possible: Way | None) -> None:
+        if way not in {None, possible}:
+            raise CannotPartition(f"partitioning.{name}: {way} is not possible for this layer")
+
+
+_Make = Callable[[Any, str, Shape, Way | None], tuple[nn.Module, Shape]]
+
+
+def _upwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _windowed(module: nn.Module) -> Windowed | None:
+    if isinstance(module, Windowed):
+        return module
+    made = _SLIDING.get(type(module))
+    if made is None or getattr(module, "padding_mode", "zeros") != "zeros":
+        return None
+    if getattr(module, "return_indices", False):
+        return None
+    return made(module)

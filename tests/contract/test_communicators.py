@@ -1,0 +1,102 @@
+"""What partitions may rely on, whether they are threads of a test or processes with sockets."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import torch
+from torch import Tensor, distributed
+
+from builders.partitions import in_partitions
+from disttrain.groups import gloo
+from disttrain.parallel.communicator import Communicator
+
+SIZE = 3
+Work = Callable[[Communicator], Tensor]
+
+
+def over_sockets(size: int, work: Work) -> list[Tensor]:
+    store = distributed.HashStore()  # type: ignore[attr-defined]
+    store.set_timeout(timedelta(seconds=60))
+    barrier = threading.Barrier(size)
+
+    def one(rank: int) -> Tensor:
+        made = gloo.communicator(store, rank, size, "127.0.0.1")
+        barrier.wait(60)
+        return work(made)
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(one, range(size)))
+
+
+@pytest.fixture(params=[in_partitions, over_sockets])
+def run(request: pytest.FixtureRequest) -> Callable[[int, Work], list[Tensor]]:
+    found: Callable[[int, Work], list[Tensor]] = request.param
+    return found
+
+
+def test_each_gets_what_each_other_sent(run: Callable[[int, Work], list[Tensor]]) -> None:
+    def work(peers: Communicator) -> Tensor:
+        others = [rank for rank in range(SIZE) if rank != peers.rank]
+        outgoing = {to: torch.full((4,), 10.0 * peers.rank + to) for to in others}
+        incoming = {source: torch.empty(4) for source in others}
+        under_way = peers.exchange(outgoing, incoming)
+        under_way.wait()
+        assert peers.traffic.messages == 2
+        assert peers.traffic.nbytes == 2 * 4 * 4
+        return torch.stack([incoming[source] for source in others])[:, 0]
+
+    assert [each.tolist() for each in run(SIZE, work)] == [[10.0, 20.0], [1.0, 21.0], [2.0, 12.0]]
+
+
+def test_exchanges_one_after_the_other_stay_in_order(
+    run: Callable[[int, Work], list[Tensor]],
+) -> None:
+    def work(peers: Communicator) -> Tensor:
+        other = 1 - peers.rank
+        found = []
+        for number in range(20):
+            into = {other: torch.empty(number + 1)}
+            peers.exchange({other: torch.full((number + 1,), float(number))}, into).wait()
+            found.append(into[other].sum())
+        return torch.stack(found)
+
+    wanted = [float(number * (number + 1)) for number in range(20)]
+    assert [each.tolist() for each in run(2, work)] == [wanted, wanted]
+
+
+def test_one_may_send_to_one_who_sends_nothing(
+    run: Callable[[int, Work], list[Tensor]],
+) -> None:
+    def work(peers: Communicator) -> Tensor:
+        into = {0: torch.empty(2)} if peers.rank == 2 else {}
+        outgoing = {2: torch.tensor([5.0, 6.0])} if peers.rank == 0 else {}
+        peers.exchange(outgoing, into).wait()
+        return into.get(0, torch.zeros(0))
+
+    assert [each.tolist() for each in run(SIZE, work)] == [[], [], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_sums_and_maxima_have_the_same_bits_everywhere(
+    run: Callable[[int, Work], list[Tensor]], dtype: torch.dtype
+) -> None:
+    def work(peers: Communicator) -> Tensor:
+        generator = torch.Generator().manual_seed(peers.rank)
+        own = (100 * torch.randn(50, generator=generator, dtype=torch.float64)).to(dtype)
+        kept = own.clone()
+        found = torch.stack([peers.sum(own), peers.maximum(own)])
+        assert torch.equal(own, kept)
+        assert peers.traffic.sums == 2
+        return found
+
+    first, *others = run(SIZE, work)
+    owns = []
+    for rank in range(SIZE):
+        generator = torch.Generator().manual_seed(rank)
+        owns.append((100 * torch.randn(50, generator=generator, dtype=torch.float64)).to(dtype))
+    assert all(torch.equal(first, other) for other in others)
+    assert torch.allclose(first[0].double(), torch.stack(owns).sum(0).double(), rtol=1e-5)
+    assert torch.equal(first[1], torch.stack(owns).amax(0))

@@ -1,0 +1,130 @@
+"""Data in sources that are read in order: every record is trained once per epoch, whoever dies."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from builders import batch_jobs
+from builders.batch_jobs import BATCH_JOB
+from builders.runs import COUNTING, RunningJob
+from builders.warm_command import WarmCommand
+
+SAMPLES, EPOCHS = 1024, 2
+STREAMING = COUNTING.replace("counting:Counting", "counting:Streaming").replace(
+    "batchSize: 8", "batchSize: 8\n  portionSize: 64"
+)
+LOCAL_STEPS = STREAMING.replace(
+    """\
+    downpour:
+      localLearningRate: 0
+      optimizer: {sgd: {learningRate: 1.0}}
+""",
+    """\
+    localSteps:
+      steps: 4
+      optimizer: {name: SGD, arguments: {lr: 1.0}}
+""",
+)
+SLOW = "spec.task.arguments={step_seconds: 0.02}"
+
+
+def half_way(status: dict[str, Any]) -> bool:
+    together = status.get("liveReplicas") == 2 and status.get("checkpoints", 0) >= 1
+    return bool(together and status.get("samples", 0) >= SAMPLES // 2)
+
+
+def assert_every_record_was_trained(job: RunningJob) -> None:
+    """As often as the epochs say, and more only as often as the summary says."""
+    counts = load_file(job.output / "model.safetensors")["counts"]
+    summary = job.summary()
+    assert summary["samples"] == EPOCHS * SAMPLES
+    assert int(counts.min()) >= EPOCHS, f"records were skipped: {counts}"
+    repeated, most = int(counts.sum()) - EPOCHS * SAMPLES, summary["samplesRepeated"]
+    assert most - summary["samplesPartiallyApplied"] <= repeated <= most
+    job.assert_promises_held()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_record_is_trained_once_per_epoch(workers: int, tmp_path: Path) -> None:
+    """Empty sources, sources of one record, and batches over the end of a source included."""
+    arguments = f"spec.task.arguments={{workers: {workers}}}"
+    with RunningJob(tmp_path, [arguments], STREAMING) as job:
+        assert job.wait() == 0, job.printed()
+        assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS).all()
+        assert job.summary()["samplesRepeated"] == 0
+        assert_every_record_was_trained(job)
+
+
+@pytest.mark.parametrize("role", ["replica-0", "shard-1", "coordinator"])
+def test_whoever_is_killed_no_record_is_left_out(role: str, tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW], STREAMING) as job:
+        job.wait_until(half_way)
+        job.kill(role)
+        assert job.wait() == 0, job.printed()
+        # What a shard's death rolled back is in no count: the summary and the audit tell it.
+        if role != "shard-1":
+            assert_every_record_was_trained(job)
+        job.assert_promises_held()
+
+
+def test_a_resumed_job_goes_on_in_the_midst_of_the_sources(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW], STREAMING) as job:
+        job.wait_until(half_way)
+        job.interrupt()
+        job.wait()
+    with RunningJob.resumed(job.output) as job:
+        assert job.wait() == 0, job.printed()
+        assert_every_record_was_trained(job)
+
+
+def test_sources_that_changed_before_a_resume_are_refused(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW], STREAMING) as job:
+        job.wait_until(half_way)
+        job.interrupt()
+        job.wait()
+    task = tmp_path / "counting.py"
+    task.write_text(task.read_text().replace("SOURCES = (0, 300, 7,", "SOURCES = (0, 299, 8,"))
+    with RunningJob.resumed(job.output) as job:
+        assert job.wait() != 0
+        assert "sources of training data have other names or numbers" in job.printed()
+        job.assert_promises_held()
+
+
+def test_local_steps_read_sources_too(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [], LOCAL_STEPS) as job:
+        assert job.wait() == 0, job.printed()
+        assert job.summary()["samples"] == EPOCHS * SAMPLES
+        job.assert_promises_held()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_source_that_lost_records_ends_the_job_with_its_name(
+    workers: int, tmp_path: Path
+) -> None:
+    arguments = f"spec.task.arguments={{short: 4, workers: {workers}}}"
+    with RunningJob(tmp_path, [arguments], STREAMING) as job:
+        assert job.wait() != 0
+        assert "the source 'part-4' of NumberedSources ended after 511 " in job.printed()
+        assert job.summary()["reason"] == "TaskError"
+
+
+def test_a_recorded_run_over_sources_is_replayed_bit_for_bit(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, ["spec.record=true"], STREAMING) as job:
+        assert job.wait() == 0, job.printed()
+        job.assert_promises_held()
+    printed = tmp_path / "replay"
+    command = WarmCommand(["replay", str(job.output)], printed)
+    try:
+        assert command.wait(240) == 0, printed.read_text()
+    finally:
+        command.kill()
+
+
+def test_lbfgs_over_sources_finds_what_it_finds_over_samples(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, ["spec.task.arguments={in_order: true}"], BATCH_JOB) as job:
+        assert job.wait() == 0, job.printed()
+        found = batch_jobs.flat(batch_jobs.exported(job.output))
+        assert batch_jobs.distance(found, batch_jobs.serial_iterates()[-1]) < 1e-9
+        job.assert_promises_held()

@@ -1,0 +1,95 @@
+"""`disttrain plan` as it is called."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from disttrain.cli.main import main
+
+TASKS = Path(__file__).parents[2] / "tasks"
+JOB = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {{name: small}}
+spec:
+  task: {{entrypoint: "small_images:{name}"}}
+  strategy: {{downpour: {{}}}}
+  batchSize: 8
+  stop: {{epochs: 1}}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(TASKS))
+    for name in ("Small", "Odd"):
+        (tmp_path / f"{name}.yaml").write_text(JOB.format(name=name))
+    return tmp_path / "Small.yaml"
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "plan", *map(str, arguments)])
+    try:
+        return int(main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_it_says_what_partitions_gain(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--partitions", "1,2,2x2", "--flops", "1e9", "--bandwidth", "1Gb")
+
+    assert planned(monkeypatch, job, *said) == 0
+
+    head, titles, *rows, sentence = capsys.readouterr().out.splitlines()
+    assert head == "a batch of 8, 1 GFLOP/s, 1 Gbit/s, 50 us"
+    assert titles.split()[:4] == ["partitions", "grid", "step", "speed-up"]
+    assert [row.split()[:2] for row in rows] == [["1", "1x1"], ["2", "1x2"], ["4", "2x2"]]
+    assert sentence.startswith(("Take", "More than 1 partition will not help"))
+
+
+def test_json_has_every_figure(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(monkeypatch, job, "--partitions", "1,3,5", "--json") == 0
+
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    first, second = found["steps"]
+    assert first["speed_up"] == 1.0
+    assert first["nbytes"] == 0
+    assert second["messages"] > 0
+    assert found["machine"]["flops_per_second"] > 1e6
+    assert found["refused"] == [
+        "1x5: 2: its output of 4 x 4 cannot be divided over 1 x 5 partitions; take fewer, or say "
+        "partitioning.2: whole"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (("--partitions", "1,x"), "'x' is neither a number of partitions nor a grid"),
+        (("--partitions", "0"), "'0' is neither"),
+        (("--partitions", "64x64"), "64x64 are more than 1024"),
+        (("--bandwidth", "fast"), "'fast' is no bandwidth"),
+    ],
+)
+def test_a_mistake_is_named(
+    job: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: tuple[str, ...],
+    wanted: str,
+) -> None:
+    assert planned(monkeypatch, job, *said) == 2
+    assert wanted in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_divided_is_told(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(monkeypatch, job.with_name("Odd.yaml"), "--flops", "1e9") == 2
+    assert "the model is a Conv2d; only an nn.Sequential" in capsys.readouterr().out

@@ -1,0 +1,264 @@
+"""Whole models in partitions."""
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from builders.divided import GRIDS, divided, far, furthest, undivided, whole_of
+from builders.partitions import in_partitions
+from disttrain.parallel import (
+    Alone,
+    CannotPartition,
+    Grid,
+    LocalContrastNorm2d,
+    LocallyConnected2d,
+    Partitioned,
+    cross_entropy,
+    one_vs_all,
+    partition,
+)
+from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.partitioning import Way
+
+SAMPLE = (3, 12, 13)
+
+
+class Odd(nn.Module):
+    """A layer that nobody knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(13, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.inner(x)
+        return found
+
+
+def a_model(*more: nn.Module) -> nn.Sequential:
+    torch.manual_seed(11)
+    stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.LeakyReLU(0.1))
+    layers = OrderedDict(
+        stem=stem,
+        pool=nn.MaxPool2d(2, ceil_mode=True),
+        local=LocallyConnected2d(4, 2, 3, input_size=(6, 7), padding=1),
+        contrast=LocalContrastNorm2d(3),
+        flat=nn.Flatten(),
+        hidden=nn.Linear(2 * 6 * 7, 11),
+        act=nn.Tanh(),
+        head=nn.Linear(11, 6),
+    )
+    for number, each in enumerate(more):
+        layers[f"more{number}"] = each
+    return nn.Sequential(layers).double()
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(12)
+    return torch.randn(5, *SAMPLE, dtype=torch.float64), torch.randint(0, 6, (5,))
+
+
+@pytest.mark.parametrize(
+    "overrides", [{}, {"head": "whole"}, {"local": "whole", "hidden": "whole"}]
+)
+def test_a_model_gives_what_one_process_does(overrides: Mapping[str, Way]) -> None:
+    model, (x, _) = a_model(), batch()
+    weight = torch.randn(5, 6, dtype=torch.float64)
+    wanted = undivided(model, x, weight)
+
+    for grid in GRIDS:
+        found = divided(model, grid, x, weight, overrides)
+        # What batch normalisation subtracts again has no gradient but rounding.
+        without = {k: v for k, v in found.of_parameters.items() if k != "stem.0.bias"}
+        assert max(far(v, wanted.of_parameters[k]) for k, v in without.items()) < 1e-10, grid
+        assert far(found.output, wanted.output) < 1e-10
+        assert far(found.of_input, wanted.of_input) < 1e-10
+
+
+def test_an_unknown_layer_is_kept_whole_and_that_is_said() -> None:
+    model = nn.Sequential(OrderedDict(conv=nn.Conv2d(3, 2, 3, padding=1), odd=Odd())).double()
+    x, _ = batch()
+    weight = torch.randn_like(model(x))
+
+    made = partition(model, Grid(1, 1), Alone(), SAMPLE)
+
+    assert made.notes == (
+        "odd (Odd) is not divided: partition 0 computes it, and gathers 312 numbers of each sample",
+    )
+    wanted = undivided(model, x, weight)
+    assert furthest(divided(model, (2, 2), x, weight), wanted) < 1e-10
+
+
+Losses = tuple[Callable[[Any, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
+
+
+def logistic(logits: Tensor, labels: Tensor) -> Tensor:
+    targets = functional.one_hot(labels, logits.shape[1]).to(logits)
+    return functional.binary_cross_entropy_with_logits(logits, targets)
+
+
+@pytest.mark.parametrize(
+    "losses", [(cross_entropy, functional.cross_entropy), (one_vs_all, logistic)]
+)
+@pytest.mark.parametrize("head", ["features", "whole"])
+def test_a_loss_over_divided_outputs_is_the_loss_over_all(losses: Losses, head: Way) -> None:
+    ours, theirs = losses
+    model, (x, labels) = a_model(), batch()
+    plain = copy.deepcopy(model)
+    wanted = theirs(plain(x), labels)
+    wanted.backward()  # type: ignore[no-untyped-call]
+
+    def one(peers: Communicator) -> tuple[Tensor, Partitioned]:
+        made = partition(copy.deepcopy(model), Grid(1, 3), peers, SAMPLE, {"head": head})
+        logits = made.divided(x)
+        before = peers.traffic.messages
+        loss = ours(logits, labels)
+        assert peers.traffic.messages == before
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), made
+
+    found = in_partitions(3, one)
+
+    assert all(far(loss, wanted.detach()) < 1e-12 for loss, _ in found)
+    gradients = whole_of(model, [made for _, made in found], lambda p: p.grad)  # type: ignore[arg-type, return-value]
+    for name, parameter in plain.named_parameters():
+        if name != "stem.0.bias":
+            assert parameter.grad is not None
+            assert far(gradients[name], parameter.grad) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("dtype", "steps", "bound"), [(torch.float64, 100, 1e-8), (torch.float32, 10, 1e-4)]
+)
+def test_training_in_partitions_is_training_in_one_process(
+    dtype: torch.dtype, steps: int, bound: float
+) -> None:
+    model = a_model().to(dtype)
+    x, labels = batch()
+    x = x.to(dtype)
+
+    def trained(made: nn.Module) -> nn.Module:
+        optimizer = torch.optim.SGD(made.parameters(), lr=0.05)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            functional.cross_entropy(made(x), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        return made
+
+    plain = trained(copy.deepcopy(model))
+
+    def one(peers: Communicator) -> nn.Module:
+        return trained(partition(copy.deepcopy(model), Grid(2, 2), peers, SAMPLE))
+
+    parts = [made for made in in_partitions(4, one) if isinstance(made, Partitioned)]
+    found = whole_of(model, parts, torch.detach)
+
+    assert max(far(found[name], p.detach()) for name, p in plain.named_parameters()) < bound
+    ours, theirs = parts[3].state_dict(), plain.state_dict()
+    for name in ("stem.1.running_mean", "stem.1.running_var", "stem.1.num_batches_tracked"):
+        assert far(ours[name].double(), theirs[name].double()) < bound
+
+
+def test_parts_of_a_model_that_nobody_holds_have_the_shapes_of_theirs() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(LocallyConnected2d(3, 8, 3, input_size=(12, 13)), nn.Flatten())
+
+    def one(peers: Communicator) -> tuple[int, bool]:
+        made = partition(model, Grid(2, 1), peers, SAMPLE)
+        return sum(p.numel() for p in made.parameters()), all(p.is_meta for p in made.parameters())
+
+    found = in_partitions(2, one)
+
+    assert sum(count for count, _ in found) == sum(p.numel() for p in model.parameters())
+    assert all(is_meta for _, is_meta in found)
+
+
+def test_in_evaluation_nothing_is_dropped_and_running_statistics_count() -> None:
+    model, (x, _) = a_model(nn.Dropout(0.5)), batch()
+    model(x)
+    wanted = copy.deepcopy(model).eval()(x)
+
+    found = in_partitions(
+        2, lambda peers: partition(copy.deepcopy(model), Grid(1, 2), peers, SAMPLE).eval()(x)
+    )
+
+    assert far(found[1], wanted) < 1e-12
+
+
+REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
+    ("not a sequence", Odd(), Grid(1, 1), {}, "only an nn.Sequential"),
+    ("another grid", a_model(), Grid(1, 2), {}, "1 x 2 are 2 partitions, not 1"),
+    ("an unknown layer", a_model(), Grid(1, 1), {"heda": "whole"}, "did you mean head"),
+    ("an unknown way", a_model(), Grid(1, 1), {"head": "rows"}, "'rows' is none of"),
+    ("features", a_model(), Grid(1, 1), {"pool": "features"}, "features is not possible"),
+    ("spatial", a_model(), Grid(1, 1), {"head": "spatial"}, "spatial is not possible"),
+    (
+        "no features",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.Linear(13, 2)),
+        Grid(1, 1),
+        {},
+        "1: a Linear needs features; put an nn.Flatten",
+    ),
+    (
+        "no rows",
+        nn.Sequential(nn.Flatten(), nn.MaxPool2d(2)),
+        Grid(1, 1),
+        {},
+        "1: it needs rows and columns",
+    ),
+    (
+        "another size",
+        nn.Sequential(LocallyConnected2d(3, 1, 3, input_size=(9, 9))),
+        Grid(1, 1),
+        {},
+        r"0: its filters are for an input of \(9, 9\), got \(12, 13\)",
+    ),
+    (
+        "other features",
+        nn.Sequential(nn.Flatten(), nn.Linear(9, 2)),
+        Grid(1, 1),
+        {},
+        "it takes 9 features and gets 468",
+    ),
+    (
+        "a whole layer that does not fit",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv1d(9, 2, 1)),
+        Grid(1, 1),
+        {},
+        "1: it does not take",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "overrides", "said"),
+    [row[1:] for row in REFUSED],
+    ids=[r[0] for r in REFUSED],
+)
+def test_what_cannot_be_divided_is_refused_by_the_layers_name(
+    model: nn.Module, grid: Grid, overrides: dict[str, Way], said: str
+) -> None:
+    with pytest.raises(CannotPartition, match=said):
+        partition(model, grid, Alone(), SAMPLE, overrides)
+
+
+@pytest.mark.parametrize(
+    ("layers", "grid", "said"),
+    [
+        ([nn.Conv2d(3, 2, 11)], (3, 1), "0: its output of 2 x 3 cannot be divided over 3 x 1"),
+        ([nn.Flatten(), nn.Linear(468, 2)], (3, 1), "1: 2 outputs cannot be divided over 3"),
+    ],
+)
+def test_there_are_no_more_partitions_than_rows_columns_and_outputs(
+    layers: list[nn.Module], grid: tuple[int, int], said: str
+) -> None:
+    with pytest.raises(CannotPartition, match=said):
+        in_partitions(
+            3, lambda peers: partition(nn.Sequential(*layers), Grid(*grid), peers, SAMPLE)
+        )
