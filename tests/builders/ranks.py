@@ -15,9 +15,9 @@ from disttrain.groups import steps
 from disttrain.groups.steps import Collective, Leader
 from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.following_rank import FollowingRank
 from disttrain.replica.parts import Part
 from disttrain.replica.ranks import LeadingRank, Order, Ranks
+from disttrain.replica.strategies.following_rank import FollowingRank
 from disttrain.replica.work import WorkItem
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.memory import OrdinaryMemory

@@ -66,7 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a rank that computes whatever batch it has read",
-        file=f"{_R}/replica/following_rank.py",
+        file=f"{_R}/replica/strategies/following_rank.py",
         old="if (loaded.item.lease, loaded.item.first) == (order.lease, order.first):",
         new="if True:",
         tests=(f"{_UNIT}/replica/test_ranks.py",),

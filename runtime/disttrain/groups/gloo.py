@@ -72,12 +72,12 @@ class GlooGroup(Collective):
 
     def all_reduce(self, tensor: Tensor) -> None:
         if tensor.numel():
-            _on_host(tensor, lambda host: self._run(self._group.allreduce, host))
+            _through_host(tensor, lambda host: self._run(self._group.allreduce, host))
 
     def broadcast(self, tensor: Tensor) -> None:
         if tensor.numel():
             # As bytes: gloo does not know every type of element.
-            _on_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
+            _through_host(tensor, lambda host: self._run(self._group.broadcast, _bytes(host)))
 
     def _run(
         self,
@@ -116,7 +116,7 @@ def _bytes(host: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _on_host(tensor: Tensor, run: Callable[[Tensor], None]) -> None:
+def _through_host(tensor: Tensor, run: Callable[[Tensor], None]) -> None:
     """Run on the tensor itself if gloo can: if it is contiguous, in host memory. Else on a copy."""
     host = tensor.detach().cpu().contiguous()
     run(host)

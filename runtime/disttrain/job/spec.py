@@ -22,6 +22,7 @@ from disttrain.job.section import (
 )
 from disttrain.job.stop import Evaluation, Stop
 from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.transport import Transport, TransportField
 
@@ -40,6 +41,12 @@ class Strategy(one_of(*((kind.name, kind, kind.summary) for kind in KINDS))):  #
     def only_downpour(self) -> Downpour:
         """Downpour, for those who serve no other strategy; their processes ask `rule` before."""
         assert isinstance(self.rule, Downpour), "only for jobs of downpour"  # noqa: S101 - for ourselves.
+        return self.rule
+
+    @property
+    def only_local_steps(self) -> LocalSteps:
+        """The same of local steps."""
+        assert isinstance(self.rule, LocalSteps), "only for jobs of localSteps"  # noqa: S101 - as above.
         return self.rule
 
 

@@ -15,11 +15,12 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import following_rank, forming, prepared, strategies
+from disttrain.replica import forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
-from disttrain.replica.following_rank import Step
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.replica.strategies import following_rank
+from disttrain.replica.strategies.following_rank import Step
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 

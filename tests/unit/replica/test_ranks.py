@@ -17,11 +17,11 @@ from builders.networks import a_network
 from builders.parameter_servers import OneShard
 from builders.ranks import RankedTraining, thread_groups
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica.following_rank import AnnouncedLeases, Batches
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.parts import Part
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.ranks import Order, Ranks
+from disttrain.replica.strategies.following_rank import AnnouncedLeases, Batches
 from disttrain.replica.work import WorkItem
 from disttrain.task.loss import BatchLoss
 
@@ -73,16 +73,15 @@ def learners(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("adopt", ["replace", "add"])
 @pytest.mark.parametrize("optimizer", [SGD, {**adamw(weight_decay=0.1), "clipNorm": 0.5}])
 def test_two_groups_equal_two_learners_of_one_rank(
-    opened: list[Any], ranks: int, adopt: str, optimizer: dict[str, Any]
+    opened: list[Any], ranks: int, optimizer: dict[str, Any]
 ) -> None:
     """In one order of events: a step of the one, then a step of the other, with every push done."""
     ends: list[Tensor] = []
     for ranks_of_each in (1, ranks):
         server = OneShard(0.5)
-        manifest = {"steps": 4, "adopt": adopt, "optimizer": optimizer}
+        manifest = {"steps": 4, "optimizer": optimizer}
         both = learners(opened, ranks_of_each, 2, manifest, server)
         of_each = [batches(5), batches(6)]
         for _ in range(40):

@@ -30,7 +30,7 @@ class PushedDifferences(PushedGradients):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        strategy = _strategy(stage)
+        strategy = stage.strategy.only_local_steps
         rule, extent = arithmetic.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
         most = strategy.maximum_age
         maximum = None if most is None else Maximum(updates=most)
@@ -41,7 +41,7 @@ class PushedDifferences(PushedGradients):
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
-        return _strategy(stage).outer.rule
+        return stage.strategy.only_local_steps.outer.rule
 
     def drop(self, incarnation: SenderIncarnation) -> None:
         super().drop(incarnation)
@@ -61,9 +61,3 @@ class PushedDifferences(PushedGradients):
             raise Refused(Reason.MALFORMED, sentence)
         if is_first and header.scale < 1:
             self.records.shortened += 1
-
-
-def _strategy(stage: Spec) -> LocalSteps:
-    strategy = stage.strategy.rule
-    assert isinstance(strategy, LocalSteps)  # noqa: S101  The registry has asked.
-    return strategy

@@ -35,9 +35,7 @@ class LocalTraining(SteppedTraining):
         connection: Connection, spec: Spec, run: Extent, pace: MakePace = MeasuredPace
     ) -> LocalStepper:
         del pace
-        manifest = spec.strategy.rule
-        assert isinstance(manifest, manifests.LocalSteps)  # noqa: S101  The registry has asked.
-        return LocalStepper(connection, manifest, run)
+        return LocalStepper(connection, spec.strategy.only_local_steps, run)
 
     def fetch_now(self) -> Versions:
         """What is not pushed would be in no values that are measured."""

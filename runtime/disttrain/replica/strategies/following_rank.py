@@ -13,7 +13,6 @@ from disttrain.groups.steps import Collective
 from disttrain.job import defaults
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN, Extent
-from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import gradient_check, task_calls
 from disttrain.replica.flat_model import FlatModel
@@ -38,8 +37,7 @@ def steps(
     config: LaunchConfig, ready: Prepared, membership: Membership, joined: Joined, group: Collective
 ) -> Step:
     """What this process does in each step of its group, which is formed."""
-    spec, strategy = config.job.spec, config.job.spec.strategy.rule
-    assert isinstance(strategy, LocalSteps)  # noqa: S101  A rule of the manifest says so.
+    spec, strategy = config.job.spec, config.job.spec.strategy.only_local_steps
     ranks = Ranks(group, Part(config.partition, config.partitions))
     ready = replace(ready, ranks=ranks)
     indices = ready.train.portions(joined.seed, joined.portion_size)
