@@ -768,6 +768,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
     ),
     Mutant(
+        name="numbers of NumPy's in a recording",
+        file=f"{_R}/parallel/initial_values.py",
+        old="        if not self.takes_numbers:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/parallel/test_initial_values.py",),
+    ),
+    Mutant(
+        name="a recording that its reader's own numbers change",
+        file=f"{_R}/parallel/initial_values.py",
+        old="                        torch.set_rng_state(after)\n",
+        new="",
+        tests=(f"{_UNIT}/parallel/test_initial_values.py",),
+    ),
+    Mutant(
+        name="a subclass that is taken for the layer that it extends",
+        file=f"{_R}/parallel/partitioning.py",
+        old="if type(module) in kinds:",
+        new="if isinstance(module, kinds):",
+        tests=(f"{_UNIT}/parallel/test_partitioning.py",),
+    ),
+    Mutant(
         name="a prediction held against what came after another gradient",
         file=f"{_R}/parameter_server/prediction_error.py",
         old="return self._version == self._computed_on(push) and",

@@ -95,6 +95,21 @@ def test_an_unknown_layer_is_kept_whole_and_that_is_said() -> None:
     assert furthest(divided(model, (2, 2), x, weight), wanted) < 1e-10
 
 
+class Doubled(nn.Linear):
+    """Not what a Linear computes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_subclass_of_a_known_layer_computes_what_it_does() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 1, 1), nn.Flatten(), Doubled(156, 4)).double()
+    x, _ = batch()
+    weight = torch.randn(5, 4, dtype=torch.float64)
+
+    assert furthest(divided(model, (1, 2), x, weight), undivided(model, x, weight)) < 1e-10
+
+
 Losses = tuple[Callable[[Any, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
 
 
