@@ -11,6 +11,7 @@ from builders.partitions import in_partitions
 from disttrain.parallel import Grid, Partitioned, partition
 from disttrain.parallel.communicator import Communicator, Traffic
 from disttrain.parallel.partitioning import Way
+from disttrain.parallel.windows import Plan
 
 GRIDS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (2, 3), (1, 4)]
 BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -25,9 +26,22 @@ class Found:
     traffic: Sequence[Traffic] = ()
 
 
-def undivided(model: nn.Module, x: Tensor, weight: Tensor) -> Found:
-    """`weight`: what the output is multiplied by before it is summed up."""
-    model, x = copy.deepcopy(model), x.clone().requires_grad_()
+def messages(plan: Plan) -> int:
+    """One for each partition that needs something of another one."""
+    return sum(1 for rank in range(len(plan.owned)) for _ in plan.sent_by(rank))
+
+
+def elements(plan: Plan) -> int:
+    """Of one sample and channel, that cross a border."""
+    return sum(box.area for rank in range(len(plan.owned)) for _, box in plan.sent_by(rank))
+
+
+def undivided(model: nn.Module, x: Tensor, weight: Tensor, *, of_input: bool = True) -> Found:
+    """`weight`: what the output is multiplied by before it is summed up.
+
+    `of_input`: whether the input has a gradient, as that of a layer and not of a model.
+    """
+    model, x = copy.deepcopy(model), x.clone().requires_grad_(of_input)
     y = model(x)
     (y * weight).sum().backward()
     return Found(y.detach(), gradient(x), {n: gradient(p) for n, p in model.named_parameters()})
@@ -39,10 +53,12 @@ def divided(
     x: Tensor,
     weight: Tensor,
     overrides: Mapping[str, Way] | None = None,
+    *,
+    of_input: bool = True,
 ) -> Found:
     def one(peers: Communicator) -> tuple[Tensor, Tensor, Partitioned]:
         made = partition(copy.deepcopy(model), Grid(*grid), peers, x.shape[1:], overrides=overrides)
-        given = x.clone().requires_grad_()
+        given = x.clone().requires_grad_(of_input)
         y = made(given)
         (y * weight).sum().backward()
         return y.detach(), gradient(given), made
@@ -50,10 +66,10 @@ def divided(
     found = in_partitions(grid[0] * grid[1], one)
     for y, _, _ in found:
         assert torch.equal(y, found[0][0])
-    of_input = torch.stack([each for _, each, _ in found]).sum(0)
+    gradients = torch.stack([each for _, each, _ in found]).sum(0)
     parts = [made for _, _, made in found]
     of_parameters = whole_of(model, parts, gradient)
-    return Found(found[0][0], of_input, of_parameters, [made.peers.traffic for made in parts])
+    return Found(found[0][0], gradients, of_parameters, [made.peers.traffic for made in parts])
 
 
 def whole_of(

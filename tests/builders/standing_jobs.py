@@ -101,6 +101,8 @@ def _template(kind: Kind, body: dict[str, Any]) -> Template:
     metadata = {**body["metadata"], "managedFields": _history(kind)}
     if stored.OBJECTS in metadata.get("annotations", {}):
         metadata["annotations"] = {**metadata["annotations"], stored.OBJECTS: _MARK}
+    # Each job has an authority of its own; as of an operator of before it, none is known.
+    metadata.get("annotations", {}).pop(stored.AUTHORITY, None)
     whole = {"metadata": metadata} if kind in STATELESS else {**body, "metadata": metadata}
     text = json.dumps(whole, separators=(",", ":"))
     text = re.sub(r"uid-(\d+)-[A-Za-z]+", lambda found: _uid(int(found[1])), text)

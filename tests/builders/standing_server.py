@@ -7,6 +7,7 @@ one only where the real one would need hours to make the objects.
 """
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -19,9 +20,11 @@ from aiohttp import web
 
 from builders.standing_jobs import TOLD, StandingJobs
 from disttrain_operator.kinds import Kind
+from disttrain_operator.signing import master
 
 _VERSION = "1000000"
 _JOBS_IN_A_CHUNK = 100
+_SECRETS = Kind.Secret.value.plural
 START_SECONDS = 30
 
 
@@ -35,12 +38,18 @@ class StandingServer:
     """Requests that would change something of a job: there should be none."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST" and request.path.endswith(f"/{_SECRETS}"):
+            # Each job has its own; the operator may not read it, and asks by making it.
+            exists = {"kind": "Status", "reason": "AlreadyExists", "message": "it is there"}
+            return web.json_response(exists, status=409)
         if request.method != "GET":
             # A Lease is the operator's own hold on the cluster.
             if f"/{Kind.Lease.value.plural}" not in request.path:
                 self.changes.append(f"{request.method} {request.path}")
             return web.json_response({"message": "nothing changes here"}, status=404)
         kind = next((each for each in Kind if each.value.path(None) == request.path), None)
+        if kind is None and f"/{_SECRETS}/" in request.path:
+            return _secret()
         if kind is None:
             return _discovered(request.path)
         if "watch" in request.query:
@@ -63,6 +72,12 @@ async def _silence(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     await asyncio.sleep(float(request.query.get("timeoutSeconds", "300")))
     return response
+
+
+def _secret() -> web.Response:
+    """The operator's own, or that of any job, which it only looks for."""
+    body = {"kind": "Secret", "data": {master.KEY: base64.b64encode(bytes(32)).decode()}}
+    return web.json_response(body)
 
 
 def _discovered(path: str) -> web.Response:

@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="ranks that keep old parameters when the first one has fetched",
         file=f"{_R}/replica/ranks.py",
-        old="self._values = max(self._values, RENEW)",
+        old="self._values = max(self._values, Renewal.RENEW)",
         new="pass",
         tests=(f"{_UNIT}/replica/test_ranks.py",),
     ),

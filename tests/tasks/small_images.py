@@ -39,3 +39,23 @@ class Odd(Small):
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         images, labels = batch
         return functional.cross_entropy(model(images).flatten(1), labels)
+
+
+class Pooled(Small):
+    """Nothing in it is a product."""
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.BatchNorm2d(1), nn.MaxPool2d(2), nn.Flatten())
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        images, _ = batch
+        found: Tensor = model(input=images).square().mean()
+        return found
+
+
+class Around(Small):
+    """Its loss does not call the model."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        images, labels = batch
+        return functional.cross_entropy(model.forward(images), labels)

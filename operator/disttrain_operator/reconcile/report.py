@@ -57,10 +57,10 @@ def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, A
 
 def _selector(situation: Situation) -> str:
     """Selects as many pods as there are replicas: an autoscaler takes the one for the other."""
-    job, partitions = situation.job, situation.spec.replicas.partitions
+    job, processes = situation.job, situation.spec.replicas.processes
     own = cluster_labels.pods_of(job.key.name, job.uid, Role.REPLICA)
     speakers = cluster_labels.speakers_of(job.key.name, job.uid)
-    return cluster_labels.selector_text(own if partitions == 1 else speakers)
+    return cluster_labels.selector_text(own if processes == 1 else speakers)
 
 
 def _phase(situation: Situation, before: Phase | None) -> Phase:

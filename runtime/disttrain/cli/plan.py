@@ -1,12 +1,14 @@
 """`disttrain plan`."""
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from torch import Tensor
 
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
@@ -19,13 +21,27 @@ from disttrain.replica import task_calls
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation import machines, step_time
 from disttrain.simulation.errors import WrongMachines
+from disttrain.task.errors import LossError
 from disttrain.task.loss import LossContext
 from disttrain.task.task import Split
 
-_MOST_PARTITIONS = 1024
+_MOST_PARTITIONS = 256
+_GRID = re.compile(r"([1-9][0-9]{0,3})(?:x([1-9][0-9]{0,3}))?")
 _WORTH = 0.95
 """More partitions are worth it as long as they take at most this of the time."""
 _BAR = 24
+_TITLES = (
+    "partitions",
+    "grid",
+    "step",
+    "speed-up",
+    "crossing",
+    "waiting",
+    "parameters",
+    "activations",
+    "sent",
+    "messages",
+)
 
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
 Partitions = Annotated[
@@ -103,23 +119,23 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
 
 def grids_of(text: str) -> tuple[Grid, ...]:
-    """Of "1,4" or "2x3", in this order. Raises WrongMachines."""
-    found = []
+    """Of "1,4" or "2x3", the fewest partitions first. Raises WrongMachines."""
+    found = {}
     for part in text.split(","):
-        numbers = part.strip().split("x")
-        if len(numbers) > 2 or not all(each.isdecimal() and int(each) for each in numbers):
+        numbers = _GRID.fullmatch(part.strip())
+        if numbers is None:
             message = (
                 f"--partitions: {part[:40]!r} is neither a number of partitions nor a grid; write "
                 "1,2,4 or 1x2,2x2"
             )
             raise WrongMachines(message)
-        sizes = [int(each) for each in numbers]
-        grid = cost.square_grid(sizes[0]) if len(sizes) == 1 else Grid(*sizes)
+        rows, columns = numbers.groups()
+        grid = Grid(int(rows), int(columns)) if columns else cost.square_grid(int(rows))
         if grid.size > _MOST_PARTITIONS:
             message = f"--partitions: {part.strip()} are more than {_MOST_PARTITIONS}"
             raise WrongMachines(message)
-        found.append(grid)
-    return tuple(found)
+        found[grid] = grid.size
+    return tuple(sorted(found, key=found.__getitem__))
 
 
 def advice(planned: Sequence[PlannedStep]) -> str:
@@ -128,18 +144,21 @@ def advice(planned: Sequence[PlannedStep]) -> str:
     for step in planned[1:]:
         if step.seconds <= _WORTH * taken.seconds:
             taken = step
+    if len(planned) == 1:
+        return "Name several numbers of partitions to compare them."
+    if not first.seconds:
+        return "The model has no dense products, which is all that is counted: measure it."
     if taken is first:
-        if len(planned) == 1:
-            return "Name several numbers of partitions to compare them."
-        return f"More than {_partitions(first)} will not help: what crosses takes what they save."
+        return (
+            f"More than {_partitions(first)} will hardly help: what crosses takes what they save."
+        )
     text = (
         f"Take {_partitions(taken)}: a step is {first.seconds / taken.seconds:.2g} times as fast "
         f"as with {first.partitions}."
     )
-    beyond = [step for step in planned if step.partitions > taken.partitions]
-    if beyond:
-        slower = beyond[-1].seconds / taken.seconds
-        text += f" More will not help: {beyond[-1].partitions} take {slower:.2g} times as long."
+    if planned[-1] is not taken:
+        more = planned[-1].seconds / taken.seconds
+        text += f" {planned[-1].partitions} hardly help: they take {more:.2g} times as long."
     return text
 
 
@@ -154,51 +173,65 @@ def lines(
         f"a batch of {samples}, {machine.flops_per_second / 1e9:.3g} GFLOP/s, "
         f"{8 * machine.bytes_per_second / 1e9:.3g} Gbit/s, {machine.latency_seconds * 1e6:.3g} us"
     )
-    titles = ("partitions", "grid", "step", "speed-up", "crossing", "waiting", "parameters")
-    yield "".join(f"{title:>12}" for title in (*titles, "activations", "sent", "messages"))
+    yield "".join(f"{title:>12}" for title in _TITLES)
+    fastest = max(_gain(planned[0], step) for step in planned)
     for step in planned:
-        gained = planned[0].seconds / step.seconds
-        cells = (
-            str(step.partitions),
-            _said(step.grid),
-            _time(step.seconds),
-            f"{gained:.2f}",
-            f"{step.crossing_seconds / step.seconds:.0%}",
-            f"{step.waiting_seconds / step.seconds:.0%}",
-            f"{step.parameters:,}",
-            _bytes(step.activation_bytes),
-            _bytes(step.nbytes),
-            f"{step.messages:,}",
-        )
-        fastest = max(planned[0].seconds / each.seconds for each in planned)
+        gained = _gain(planned[0], step)
         bar = "#" * max(1, round(_BAR * gained / fastest))
-        yield "".join(f"{cell:>12}" for cell in cells) + f"  {bar}"
+        yield "".join(f"{cell:>12}" for cell in _cells(step, gained)) + f"  {bar}"
     yield from planned[-1].notes
     yield advice(planned)
+
+
+def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
+    """In the order of `_TITLES`."""
+    seconds = step.seconds or 1.0
+    yield str(step.partitions)
+    yield _said(step.grid)
+    yield _time(step.seconds)
+    yield f"{gained:.2f}"
+    yield f"{step.crossing_seconds / seconds:.0%}"
+    yield f"{step.waiting_seconds / seconds:.0%}"
+    yield f"{step.parameters:,}"
+    yield _bytes(step.activation_bytes)
+    yield _bytes(step.nbytes)
+    yield f"{step.messages:,}"
+
+
+def _gain(first: PlannedStep, step: PlannedStep) -> float:
+    """How many times as fast; 1 where neither takes any time that is counted."""
+    return first.seconds / step.seconds if step.seconds else 1.0
 
 
 def _sample_shape(task: TaskCalls, model: Any, samples: int) -> tuple[int, ...]:
     """What the task's loss gives its model, but for the first dimension."""
     seen: list[tuple[int, ...]] = []
 
-    def look(module: Any, inputs: Sequence[Any]) -> None:
+    def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
         del module
-        seen.append(tuple(inputs[0].shape[1:]))
+        given = [each for each in (*inputs, *named.values()) if isinstance(each, Tensor)]
+        seen.extend(tuple(each.shape[1:]) for each in given[:1])
 
-    handle = model.register_forward_pre_hook(look)
+    handle = model.register_forward_pre_hook(look, with_kwargs=True)
     try:
         examples = task.examples(Split.TRAIN, samples)
         batch = task.collate([examples.dataset[index] for index in range(min(2, examples.count))])
         task.loss(model, batch, LossContext())
     finally:
         handle.remove()
+    if not seen:
+        message = (
+            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
+            "of its input is; call model(...), not model.forward(...)"
+        )
+        raise LossError(message)
     return seen[0]
 
 
 def _document(
     planned: Sequence[PlannedStep], refused: Sequence[str], machine: Machine
 ) -> dict[str, Any]:
-    steps = [{**asdict(step), "speed_up": planned[0].seconds / step.seconds} for step in planned]
+    steps = [{**asdict(step), "speed_up": _gain(planned[0], step)} for step in planned]
     found: dict[str, Any] = {"machine": asdict(machine), "steps": steps, "refused": list(refused)}
     return {**found, "advice": advice(planned) if planned else None}
 

@@ -38,8 +38,9 @@ class LayerCost:
     sent: int
     """Messages."""
     received: int
+    sums: int
+    """Over all partitions, in forward and backward: batch statistics, and each tied parameter."""
     summed_bytes: int
-    """Of sums over all partitions, in backward: the gradients of tied parameters."""
     activation_bytes: int
 
 
@@ -86,6 +87,7 @@ class _Imagined(Communicator):
         super().__init__(rank, size)
         self.received_messages = 0
         self.received_bytes = 0
+        self.summed_bytes = 0
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         del outgoing
@@ -95,6 +97,7 @@ class _Imagined(Communicator):
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         del is_sum
+        self.summed_bytes += _nbytes(tensor)
         return torch.empty_like(tensor)
 
 
@@ -166,11 +169,9 @@ def _moving(cost: LayerCost, machine: Machine, size: int) -> float:
     # Messages of a machine go one after the other.
     there += max(cost.sent, cost.received) * machine.latency_seconds
     found = cost.passes * there
-    if cost.summed_bytes and size > 1:
-        share = 2 * (size - 1) / size
-        found += share * cost.summed_bytes / machine.bytes_per_second
-        found += 2 * (size - 1) * machine.latency_seconds
-    return found
+    around = 2 * (size - 1)
+    found += around / size * cost.summed_bytes / machine.bytes_per_second
+    return found + around * cost.sums * machine.latency_seconds
 
 
 def slowest_of(partitions: int) -> float:
@@ -188,8 +189,7 @@ def _of(
     *,
     gathers_output: bool,
 ) -> list[LayerCost]:
-    x = torch.empty(samples, *sample, device="meta")
-    value = Value(Everywhere(x if x.dim() > 2 else x[:, None, :, None], peers))
+    value = Value.of_input(torch.empty(samples, *sample, device="meta"), peers)
     found = []
     for name, layer in part.named_modules():
         if isinstance(layer, PartitionedLayer):
@@ -208,11 +208,8 @@ def _layer(
     before = _Counted.of(peers)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         value = layer(value)
-    tied = sum(
-        _nbytes(parameter)
-        for own, parameter in layer.named_parameters()
-        if own in layer.pieces and layer.pieces[own] is None and layer.is_tied
-    )
+    own = [each for name, each in layer.named_parameters() if name in layer.pieces]
+    tied = own if layer.is_tied else []
     activations, flops = _nbytes(value.array.tensor), float(counter.get_total_flops())
     return value, before.until(peers, name, flops=flops, tied=tied, activations=activations)
 
@@ -223,11 +220,20 @@ class _Counted:
     nbytes: int
     received_messages: int
     received_bytes: int
+    sums: int
+    summed_bytes: int
 
     @classmethod
     def of(cls, peers: _Imagined) -> "_Counted":
         sent = peers.traffic
-        return cls(sent.messages, sent.nbytes, peers.received_messages, peers.received_bytes)
+        return cls(
+            sent.messages,
+            sent.nbytes,
+            peers.received_messages,
+            peers.received_bytes,
+            sent.sums,
+            peers.summed_bytes,
+        )
 
     def until(
         self,
@@ -236,7 +242,7 @@ class _Counted:
         *,
         activations: int,
         flops: float = 0.0,
-        tied: int = 0,
+        tied: Sequence[Tensor] = (),
         passes: int = 2,
     ) -> LayerCost:
         now = _Counted.of(peers)
@@ -248,7 +254,8 @@ class _Counted:
             received_bytes=now.received_bytes - self.received_bytes,
             sent=now.messages - self.messages,
             received=now.received_messages - self.received_messages,
-            summed_bytes=tied,
+            sums=2 * (now.sums - self.sums) + len(tied),
+            summed_bytes=2 * (now.summed_bytes - self.summed_bytes) + sum(map(_nbytes, tied)),
             activation_bytes=activations,
         )
 

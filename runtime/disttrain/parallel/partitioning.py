@@ -4,7 +4,7 @@ import copy
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -92,19 +92,17 @@ def partition(
     if grid.size != peers.size:
         message = f"grid: {grid.rows} x {grid.columns} are {grid.size} partitions, not {peers.size}"
         raise CannotPartition(message)
-    if not isinstance(model, nn.Sequential):
+    if not _is_chain(model):
         message = (
-            f"the model is a {type(model).__name__}; only an nn.Sequential tells in which order "
-            "its layers come"
+            f"the model is a {type(model).__name__}; only an nn.Sequential without a forward() or "
+            "hooks of its own tells in which order its layers come"
         )
         raise CannotPartition(message)
-    if len(sample) == 1:
-        shape = Shape(channels=1, height=sample[0], width=1, is_flat=True)
-    else:
-        shape = Shape(channels=sample[0], height=sample[1], width=sample[2])
+    _refuse_sharing(model)
+    shape = _shape_of(sample)
     made = _Partitioning(grid, peers, dict(overrides or {}), seed)
     made.check_overrides(model)
-    layers = made.container(model, "", shape)
+    layers = made.container(cast("nn.Sequential", model), "", shape)
     return Partitioned(layers, peers, made.shape, made.notes)
 
 
@@ -130,7 +128,7 @@ class Partitioned(nn.Module):
 
     def divided(self, x: Tensor) -> DistributedArray:
         """The output, of which each partition has its window. Features are in rows."""
-        value = Value(Everywhere(x, self.peers) if x.dim() > 2 else _features(x, self.peers))
+        value = Value.of_input(x, self.peers)
         for layer in self.children():
             value = layer(value)
         if isinstance(value.array, Everywhere):
@@ -148,12 +146,37 @@ class Partitioned(nn.Module):
         return found
 
 
-def _features(x: Tensor, peers: Communicator) -> Everywhere:
-    return Everywhere(x[:, None, :, None], peers)
+def _is_chain(module: nn.Module) -> bool:
+    """Whether it only calls what is in it, one after the other."""
+    is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return is_plain and not _has_hooks(module)
 
 
-class _Chain(nn.Sequential):
-    """A container with its name's place in those of the parameters."""
+def _has_hooks(module: nn.Module) -> bool:
+    # What torch calls beside forward(), such as what old-style weight normalisation needs.
+    return bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001
+
+
+def _refuse_sharing(model: nn.Module) -> None:
+    """Parts of a parameter that two layers have would be changed apart."""
+    owners: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = owners.setdefault(id(parameter), name)
+        if owner != name:
+            message = f"{name}: it is the same parameter as {owner}, which cannot be divided twice"
+            raise CannotPartition(message)
+
+
+def _shape_of(sample: Sequence[int]) -> Shape:
+    if len(sample) == 1:
+        return Shape(channels=1, height=sample[0], width=1, is_flat=True)
+    if len(sample) == 3:
+        return Shape(channels=sample[0], height=sample[1], width=sample[2])
+    message = (
+        f"sample: must be (channels, height, width) or (features,), got {tuple(sample)}; only "
+        "images and features are divided"
+    )
+    raise CannotPartition(message)
 
 
 @dataclass(slots=True)
@@ -179,11 +202,14 @@ class _Partitioning:
 
     def container(self, module: nn.Sequential, name: str, shape: Shape) -> nn.Sequential:
         self.shape = shape
-        found = _Chain()
-        for own, child in module.named_children():
+        found = nn.Sequential()
+        # named_children() leaves out what comes a second time.
+        for own, child in module._modules.items():  # noqa: SLF001
+            assert child is not None  # noqa: S101  A Sequential could not call it.
             path = f"{name}.{own}" if name else own
-            if isinstance(child, nn.Sequential) and self._way(path) != "whole":
-                made: nn.Module = self.container(child, path, self.shape)
+            if _is_chain(child) and self._way(path) != "whole":
+                chain = cast("nn.Sequential", child)
+                made: nn.Module = self.container(chain, path, self.shape)
             else:
                 made, self.shape = self._layer(child, path, self.shape)
             found.add_module(own, made)
@@ -194,6 +220,8 @@ class _Partitioning:
         way = self._way(name)
         if way == "whole":
             return self._on_one(module, name, shape)
+        if _has_hooks(module):
+            return self._kept_whole(module, name, shape)
         for kinds, make in self._makers.items():
             # A subclass may compute something else.
             if type(module) in kinds:
@@ -201,6 +229,9 @@ class _Partitioning:
         windowed = _windowed(module)
         if windowed is not None:
             return self._over_windows(windowed, name, shape, way)
+        return self._kept_whole(module, name, shape)
+
+    def _kept_whole(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
         self.notes.append(
             f"{name} ({type(module).__name__}) is not divided: partition 0 computes it, and "
             f"gathers {shape.elements:,} numbers of each sample"
@@ -229,16 +260,19 @@ class _Partitioning:
     def _elementwise(
         self, module: nn.Module, name: str, shape: Shape, way: Way | None
     ) -> tuple[nn.Module, Shape]:
-        """As the layer before it is divided, whatever is asked for."""
-        del name, way
+        """As what comes before it is divided; a way that its container has is not its own."""
+        self._require_none(name, way)
         return Elementwise(module, self.peers), shape
 
     def _dropout(
         self, module: Any, name: str, shape: Shape, way: Way | None
     ) -> tuple[nn.Module, Shape]:
-        del name, way
+        self._require_none(name, way)
         if isinstance(module, nn.Dropout):
-            module = HashDropout(module.p, seed=self.seed, layer=self.layers)
+            try:
+                module = HashDropout(module.p, seed=self.seed, layer=self.layers)
+            except ValueError as error:
+                raise CannotPartition(f"{name}: {error}") from error
         return Dropped(module, self.peers), shape
 
     def _normalised(
@@ -312,6 +346,11 @@ class _Partitioning:
         return next(
             (self.overrides[each] for each in _upwards(name) if each in self.overrides), None
         )
+
+    def _require_none(self, name: str, way: Way | None) -> None:
+        if name in self.overrides:
+            message = f"partitioning.{name}: {way} is not possible; it goes by what comes before it"
+            raise CannotPartition(message)
 
     def _require(self, name: str, way: Way | None, possible: Way | None) -> None:
         if way not in {None, possible}:

@@ -4,7 +4,7 @@ Coates et al. 2013, section 4.2: each partition has an output window that it fil
 window that it needs. What crosses a border is where the two meet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,15 +111,6 @@ class Plan:
     def ranks(self, but: int) -> Iterator[int]:
         return (rank for rank in range(len(self.owned)) if rank != but)
 
-    @property
-    def messages(self) -> int:
-        return sum(1 for rank in range(len(self.owned)) for _ in self.sent_by(rank))
-
-    def elements(self, channels: int) -> int:
-        """Of one sample, that cross a border."""
-        sent = (box.area for rank in range(len(self.owned)) for _, box in self.sent_by(rank))
-        return channels * sum(sent)
-
     @staticmethod
     def _crossing(boxes: Iterator[tuple[int, Box]]) -> Iterator[tuple[int, Box]]:
         return ((rank, box) for rank, box in boxes if box.area)
@@ -128,9 +119,3 @@ class Plan:
 def on_one(rank: int, size: int, height: int, width: int) -> Windows:
     """One partition has all of it."""
     return tuple(whole(height, width) if each == rank else NOTHING for each in range(size))
-
-
-def covers(windows: Sequence[Box], height: int, width: int) -> bool:
-    """Whether windows that do not overlap fill an array."""
-    inside = [box.meets(whole(height, width)) for box in windows]
-    return sum(box.area for box in inside) == height * width

@@ -89,6 +89,8 @@ class Rounding:
     """How a replica rounds what it pushes, where it is not pushed as it is."""
 
     element_type = ElementType.BFLOAT16
+    scale = 1.0
+    """What holders will multiply the next push by."""
 
     def round(self, gradient: Tensor, into: Tensor) -> None:
         """Write the rounded gradient to memory of its own."""
@@ -98,27 +100,30 @@ class Rounding:
 class ErrorFeedback(Rounding):
     """Adds to each difference what rounding took from those before; one push at a time.
 
-    So the sum of what was pushed is that of all differences, but for the rest of the latest one.
+    So the sum of what holders apply is that of all differences as they were scaled, but for the
+    rest of the latest one.
     """
 
     def __init__(self, element_type: ElementType) -> None:
         self.element_type = element_type
         self.rest = torch.zeros(0)
-        """What the next push is to make up for; as long as a difference, once there was one."""
+        """What the next push is to make up for, as it is applied; as long as a difference, once
+        there was one."""
 
     def round(self, gradient: Tensor, into: Tensor) -> None:
         """The gradient's own memory is written to, too."""
         if not len(self.rest):
             self.rest = torch.zeros_like(gradient)
-        gradient.add_(self.rest)
+        gradient.add_(self.rest, alpha=1.0 / self.scale)
         self.rest.copy_(gradient)
         if self.element_type is ElementType.BFLOAT16:
             self.rest.sub_(into.copy_(gradient))
-            return
-        quantise(gradient, into)
-        for blocks in _blocks(into):
-            part = self.rest[blocks.first : blocks.first + blocks.numbers.numel()]
-            part.sub_(_widen(blocks)[: len(part)])
+        else:
+            quantise(gradient, into)
+            for blocks in _blocks(into):
+                part = self.rest[blocks.first : blocks.first + blocks.numbers.numel()]
+                part.sub_(_widen(blocks)[: len(part)])
+        self.rest.mul_(self.scale)
 
 
 class Narrowing:

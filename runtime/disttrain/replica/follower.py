@@ -126,5 +126,5 @@ class _Follower:
 
 
 def _nothing(order: Sequence[int]) -> None:
-    """What a partition computes in a step, that is not the first of its replica."""
+    """Of a partition other than the first: it computes nothing in a step."""
     del order

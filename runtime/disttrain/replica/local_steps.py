@@ -138,6 +138,8 @@ class LocalStepper(Stepper):
 
     def _submit(self, scale: float) -> None:
         outgoing = self._pushes.acquire()
+        if outgoing.rounding is not None:
+            outgoing.rounding.scale = scale
         difference, own = self._anchor, self._model.parameters
         outgoing.gradient.tensor.copy_(own if self._sends_parameters else difference)
         self._anchor.copy_(own)

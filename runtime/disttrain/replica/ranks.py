@@ -7,6 +7,7 @@ module around the model, whose other methods a task may call.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
@@ -21,9 +22,16 @@ from disttrain.replica.work import WorkItem
 from disttrain.state.vector import FROZEN
 from disttrain.task.loss import BatchLoss, numbers
 
-KEEP, RENEW, BEGIN = range(3)
-"""What becomes of a rank's values before a step: nothing, the leader's parameters and buffers, or
-all of the leader's values."""
+
+class Renewal(IntEnum):
+    """What becomes of a rank's values before a step. The larger one renews more."""
+
+    KEEP = 0
+    """They stay."""
+    RENEW = 1
+    """Parameters and buffers become the leader's."""
+    BEGIN = 2
+    """All values become the leader's, frozen ones as well."""
 
 
 class Order(NamedTuple):
@@ -39,7 +47,7 @@ class Order(NamedTuple):
     samples: int
     """In the parameters, which the rate goes by."""
     values: int
-    """KEEP, RENEW or BEGIN."""
+    """A `Renewal`."""
     forgets: int
     """1: the optimizer begins anew."""
 
@@ -105,11 +113,11 @@ class Ranks:
 
 
 def _values(model: FlatModel, values: int) -> Iterator[Tensor]:
-    if values == KEEP:
+    if values == Renewal.KEEP:
         return
     yield model.parameters
     yield from model.model.buffers()
-    if values == BEGIN:
+    if values == Renewal.BEGIN:
         for vector in model.tensors.vectors:
             yield from model.tensors.tensors(vector) if vector.name == FROZEN else ()
 
@@ -120,7 +128,7 @@ class LeadingRank:
     def __init__(self, ranks: Ranks, model: FlatModel) -> None:
         self._ranks = ranks
         self._model = model
-        self._values = BEGIN
+        self._values: int = Renewal.BEGIN
         self._forgets = False
 
     def announce(self, item: WorkItem, samples: int) -> None:
@@ -139,7 +147,7 @@ class LeadingRank:
         assert self._ranks.leader is not None  # noqa: S101  This is the first rank.
         self._ranks.leader.before_step(*order)
         self._ranks.share(self._model, self._values)
-        self._values, self._forgets = KEEP, False
+        self._values, self._forgets = Renewal.KEEP, False
 
     def average(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, present: PresentGradients
@@ -152,7 +160,7 @@ class LeadingRank:
 
     def renew(self) -> None:
         """The next step begins with other values than the last one ended with."""
-        self._values = max(self._values, RENEW)
+        self._values = max(self._values, Renewal.RENEW)
 
     def forget(self) -> None:
         """The optimizer begins anew."""

@@ -22,6 +22,8 @@ from disttrain.task.sources import Sources
 _LINES_PER_MARK = 256
 """An index of all lines would be larger than many texts."""
 _READ_BYTES = 2**20
+_ROWS_AT_A_TIME = 1024
+"""Who wants few rows of a large group does not make Python's values of all of them."""
 _EVERY_FILE = slice(None)
 
 
@@ -263,7 +265,8 @@ class ParquetRows(Files):
                 rows = parquet.metadata.row_group(number).num_rows
                 if first < rows:
                     group = parquet.read_row_group(number, columns=self.columns)
-                    yield from group.slice(first).to_pylist()
+                    for begin in range(first, rows, _ROWS_AT_A_TIME):
+                        yield from group.slice(begin, _ROWS_AT_A_TIME).to_pylist()
                 first = max(0, first - rows)
 
 

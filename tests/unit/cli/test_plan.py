@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from disttrain.cli import plan
 from disttrain.cli.main import main
+from disttrain.parallel import Grid
+from disttrain.parallel.cost import PlannedStep
 
 TASKS = Path(__file__).parents[2] / "tasks"
 JOB = """\
@@ -24,7 +27,7 @@ spec:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(TASKS))
-    for name in ("Small", "Odd"):
+    for name in ("Small", "Odd", "Pooled", "Around"):
         (tmp_path / f"{name}.yaml").write_text(JOB.format(name=name))
     return tmp_path / "Small.yaml"
 
@@ -48,7 +51,7 @@ def test_it_says_what_partitions_gain(
     assert head == "a batch of 8, 1 GFLOP/s, 1 Gbit/s, 50 us"
     assert titles.split()[:4] == ["partitions", "grid", "step", "speed-up"]
     assert [row.split()[:2] for row in rows] == [["1", "1x1"], ["2", "1x2"], ["4", "2x2"]]
-    assert sentence.startswith(("Take", "More than 1 partition will not help"))
+    assert sentence.startswith(("Take", "More than 1 partition will hardly help"))
 
 
 def test_json_has_every_figure(
@@ -73,7 +76,8 @@ def test_json_has_every_figure(
     [
         (("--partitions", "1,x"), "'x' is neither a number of partitions nor a grid"),
         (("--partitions", "0"), "'0' is neither"),
-        (("--partitions", "64x64"), "64x64 are more than 1024"),
+        (("--partitions", "64x64"), "64x64 are more than 256"),
+        (("--partitions", "1" + 30 * "0"), "is neither a number"),
         (("--bandwidth", "fast"), "'fast' is no bandwidth"),
     ],
 )
@@ -86,6 +90,56 @@ def test_a_mistake_is_named(
 ) -> None:
     assert planned(monkeypatch, job, *said) == 2
     assert wanted in capsys.readouterr().err
+
+
+def a_step(grid: tuple[int, int], seconds: float) -> PlannedStep:
+    return PlannedStep(
+        grid=Grid(*grid),
+        seconds=seconds,
+        waiting_seconds=0.0,
+        crossing_seconds=0.0,
+        parameters=1,
+        activation_bytes=1,
+        nbytes=0,
+        messages=0,
+        notes=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ((1.0, 0.4, 0.39), "Take 2 partitions: a step is 2.5 times as fast as with 1. 4 hardly"),
+        ((1.0, 0.4, 0.2), "Take 4 partitions: a step is 5 times as fast as with 1."),
+        ((1.0, 0.97, 1.2), "More than 1 partition will hardly help"),
+        ((0.0, 0.0, 0.0), "The model has no dense products"),
+        ((1.0,), "Name several numbers"),
+    ],
+)
+def test_the_advice_is_what_the_figures_say(seconds: tuple[float, ...], said: str) -> None:
+    grids = ((1, 1), (1, 2), (2, 2))
+    steps = [a_step(grid, each) for grid, each in zip(grids, seconds, strict=False)]
+
+    assert plan.advice(steps).startswith(said)
+
+
+def test_a_model_without_products_is_told(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--partitions", "2,1,2", "--flops", "1e9")
+
+    assert planned(monkeypatch, job.with_name("Pooled.yaml"), *said) == 0
+
+    *_, first, second, sentence = capsys.readouterr().out.splitlines()
+    assert [first.split()[0], second.split()[0]] == ["1", "2"]
+    assert sentence.startswith("The model has no dense products")
+
+
+def test_a_loss_that_goes_by_the_model_is_told(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(monkeypatch, job.with_name("Around.yaml"), "--flops", "1e9") == 1
+    assert "call model(...), not model.forward(...)" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_divided_is_told(

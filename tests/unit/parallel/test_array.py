@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from builders.divided import elements, messages
 from builders.partitions import in_partitions
 from disttrain.parallel.array import DistributedArray, Everywhere, assembled
 from disttrain.parallel.communicator import Communicator, Traffic
@@ -62,8 +63,8 @@ def test_a_window_comes_from_its_owners_and_gradients_go_back_and_add_up(
         assert torch.equal(made, cut(x, needed[rank]))
         assert torch.allclose(gradient, cut(wanted, windows[rank]))
     plan = Plan(windows, needed)
-    assert sum(sent.messages for _, _, sent in found) == plan.messages
-    assert sum(sent.nbytes for _, _, sent in found) == plan.elements(CHANNELS) * SAMPLES * 8
+    assert sum(sent.messages for _, _, sent in found) == messages(plan)
+    assert sum(sent.nbytes for _, _, sent in found) == elements(plan) * CHANNELS * SAMPLES * 8
 
 
 def test_what_several_partitions_write_is_added_up() -> None:

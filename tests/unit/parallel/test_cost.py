@@ -108,6 +108,24 @@ def test_waiting_for_the_slowest_grows_with_the_partitions() -> None:
     assert slowest_of(2) == pytest.approx(0.56, abs=0.04)
 
 
+@pytest.mark.parametrize(
+    ("layer", "sums"),
+    [
+        (nn.BatchNorm2d(3, affine=False), 4),
+        (nn.BatchNorm2d(3, momentum=None), 6),
+        (nn.Conv2d(3, 2, 1), 2),
+        (nn.Conv2d(3, 2, 1, bias=False), 1),
+        (nn.MaxPool2d(2), 0),
+    ],
+)
+def test_sums_over_all_partitions_take_their_time(layer: nn.Module, sums: int) -> None:
+    machine = Machine(flops_per_second=1e30, bytes_per_second=1e30, latency_seconds=1.0)
+    step = plan(nn.Sequential(layer), Grid(1, 2), machine, SAMPLE, 8, gathers_output=False)
+
+    # A ring of two has two messages; nothing of the input crosses.
+    assert step.crossing_seconds == pytest.approx(2.0 * sums)
+
+
 def test_the_largest_partition_counts() -> None:
     step = plan(a_network(), Grid(1, 2), MACHINE, SAMPLE, 8)
 

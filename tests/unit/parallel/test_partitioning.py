@@ -14,6 +14,7 @@ from builders.divided import GRIDS, divided, far, furthest, undivided, whole_of
 from builders.partitions import in_partitions
 from disttrain.parallel import (
     Alone,
+    Box,
     CannotPartition,
     Grid,
     LocalContrastNorm2d,
@@ -24,6 +25,7 @@ from disttrain.parallel import (
     partition,
 )
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.layers.windowed import View, Windowed
 from disttrain.parallel.partitioning import Way
 
 SAMPLE = (3, 12, 13)
@@ -93,6 +95,132 @@ def test_an_unknown_layer_is_kept_whole_and_that_is_said() -> None:
     )
     wanted = undivided(model, x, weight)
     assert furthest(divided(model, (2, 2), x, weight), wanted) < 1e-10
+
+
+class Residual(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = x + super().forward(x)  # type: ignore[no-untyped-call]
+        return found
+
+
+def hooked() -> nn.Module:
+    made = nn.Conv2d(3, 3, 1)
+    made.register_forward_pre_hook(lambda _, inputs: (2 * inputs[0],))
+    return made
+
+
+def test_a_container_that_does_more_than_call_its_layers_is_kept_whole() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), Residual(nn.Conv2d(3, 3, 1)), hooked()).double()
+    x, _ = batch()
+    weight = torch.randn_like(model(x))
+
+    assert furthest(divided(model, (1, 2), x, weight), undivided(model, x, weight)) < 1e-10
+    notes = partition(model, Grid(1, 1), Alone(), SAMPLE).notes
+    assert [note.split()[0] for note in notes] == ["1", "2"]
+
+
+def test_a_layer_may_come_twice_if_it_has_no_parameters() -> None:
+    act = nn.Tanh()
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), act, nn.Conv2d(2, 2, 1), act).double()
+    x, _ = batch()
+    weight = torch.randn_like(model(x))
+
+    assert furthest(divided(model, (1, 2), x, weight), undivided(model, x, weight)) < 1e-10
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3)),
+        nn.Sequential(nn.Conv2d(3, 2, 3, padding=1, padding_mode="reflect"), nn.Conv2d(2, 2, 3)),
+    ],
+)
+def test_a_model_whose_first_layer_is_whole_trains_without_a_gradient_of_its_input(
+    model: nn.Sequential,
+) -> None:
+    x, _ = batch()
+    model = model.double()
+    weight = torch.randn_like(model(x))
+    overrides: list[dict[str, Way]] = [{"0": "whole"}, {str(n): "whole" for n in range(len(model))}]
+
+    for override in overrides:
+        found = divided(model, (1, 2), x, weight, override, of_input=False)
+        wanted = undivided(model, x, weight, of_input=False)
+        assert furthest(found, wanted) < 1e-10
+
+
+class Counting(Windowed):
+    """A layer of one's own with a buffer, a module, and another way in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(3, 2, 1)
+        self.register_buffer("shift", torch.tensor(0.5))
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
+    def input_window(self, output: Box) -> Box:
+        return output
+
+    def output_channels(self, channels: int) -> int:
+        return channels - 1
+
+    def forward_window(self, x: Tensor, view: View) -> Tensor:
+        del view
+        found: Tensor = self.inner(x) + self.shift
+        return found if self.training else -found
+
+
+@pytest.mark.parametrize(
+    "make", [Counting, lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(468))]
+)
+def test_a_layers_own_state_goes_where_its_partition_goes(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(2)
+    single = nn.Sequential(make())
+    double = copy.deepcopy(single).double()
+    x, _ = batch()
+
+    def one(peers: Communicator) -> tuple[Tensor, Tensor]:
+        made = partition(copy.deepcopy(single), Grid(1, 2), peers, SAMPLE).double()
+        return made(x).detach(), made.eval()(x).detach()
+
+    found, wanted = in_partitions(2, one), (double.train()(x), double.eval()(x))
+
+    for trained, evaluated in found:
+        assert far(trained, wanted[0]) < 1e-6
+        assert far(evaluated, wanted[1]) < 1e-6
+
+
+def test_frozen_parameters_stay_frozen() -> None:
+    model = a_model().requires_grad_(requires_grad=False)
+
+    made = partition(model, Grid(1, 1), Alone(), SAMPLE)
+
+    assert not any(parameter.requires_grad for parameter in made.parameters())
+
+
+def test_features_come_in_flat() -> None:
+    model = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 4)).double()
+    x = torch.randn(5, 6, dtype=torch.float64)
+    weight = torch.randn(5, 4, dtype=torch.float64)
+
+    assert furthest(divided(model, (1, 2), x, weight), undivided(model, x, weight)) < 1e-10
+
+
+def test_a_loss_wants_a_class_in_each_row_and_labels_that_are_there() -> None:
+    x, labels = batch()
+    pooled = nn.Sequential(nn.Conv2d(3, 6, 3), nn.AvgPool2d((10, 11)), nn.Flatten()).double()
+    logits = partition(pooled, Grid(1, 1), Alone(), SAMPLE).divided(x)
+    with pytest.raises(ValueError, match="a class in each row, got 6 channels of 1 x 1"):
+        cross_entropy(logits, labels)
+
+    logits = partition(a_model(), Grid(1, 1), Alone(), SAMPLE).divided(x)
+    with pytest.raises(ValueError, match="must be below 6, got 6"):
+        cross_entropy(logits, torch.full((5,), 6))
+    some = torch.tensor([1, -100, 2, -100, 0])
+    wanted = functional.cross_entropy(logits.everywhere().flatten(1), some)
+    assert far(cross_entropy(logits, some), wanted) < 1e-12
 
 
 class Doubled(nn.Linear):
@@ -242,6 +370,28 @@ REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
         "it takes 9 features and gets 468",
     ),
     (
+        "a container with a forward of its own",
+        Residual(nn.Conv2d(3, 3, 1)),
+        Grid(1, 1),
+        {},
+        "the model is a Residual; only an nn.Sequential",
+    ),
+    ("an activation", a_model(), Grid(1, 1), {"act": "features"}, "it goes by what comes before"),
+    (
+        "a dropout of all",
+        nn.Sequential(nn.Dropout(1.0)),
+        Grid(1, 1),
+        {},
+        "0: p: must be at least 0",
+    ),
+    (
+        "a parameter of two layers",
+        nn.Sequential(*[nn.Conv2d(3, 3, 1)] * 2),
+        Grid(1, 1),
+        {},
+        "1.weight: it is the same parameter as 0.weight",
+    ),
+    (
         "a whole layer that does not fit",
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv1d(9, 2, 1)),
         Grid(1, 1),
@@ -277,3 +427,9 @@ def test_there_are_no_more_partitions_than_rows_columns_and_outputs(
         in_partitions(
             3, lambda peers: partition(nn.Sequential(*layers), Grid(*grid), peers, SAMPLE)
         )
+
+
+@pytest.mark.parametrize("sample", [(), (3, 10), (3, 4, 5, 6)])
+def test_a_sample_is_an_image_or_features(sample: tuple[int, ...]) -> None:
+    with pytest.raises(CannotPartition, match="only images and features"):
+        partition(nn.Sequential(nn.Tanh()), Grid(1, 1), Alone(), sample)

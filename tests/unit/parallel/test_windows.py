@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disttrain.parallel.windows import Box, Grid, Plan, Span, covers, split
+from builders.divided import elements, messages
+from disttrain.parallel.windows import Box, Grid, Plan, Span, split
 
 lengths = st.integers(0, 12)
 spans = st.tuples(st.integers(-3, 12), st.integers(0, 9)).map(lambda t: Span(t[0], t[0] + t[1]))
@@ -36,7 +37,6 @@ def test_windows_cover_the_array_once(grid: Grid, height: int, width: int) -> No
     windows = grid.windows(height, width)
 
     assert len(windows) == grid.size
-    assert covers(windows, height, width)
     owners = [place for box in windows for place in places(box)]
     assert len(owners) == len(set(owners)) == height * width
 
@@ -56,8 +56,8 @@ def test_everything_needed_comes_once_and_nothing_else(
         assert sum(map(len, parts)) == len(set().union(*parts))
         assert all(box.area for _, box in plan.received_by(rank))
         sent += sum(map(len, parts[1:]))
-    assert plan.elements(channels=3) == 3 * sent
-    assert plan.messages == sum(1 for rank in range(grid.size) for _ in plan.received_by(rank))
+    assert elements(plan) == sent
+    assert messages(plan) == sum(1 for rank in range(grid.size) for _ in plan.received_by(rank))
 
 
 def test_a_plan_is_of_as_many_windows_on_both_sides() -> None:

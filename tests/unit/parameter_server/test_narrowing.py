@@ -222,6 +222,34 @@ def test_what_was_pushed_and_the_rest_are_all_differences(element_type: ElementT
     assert float((pushed - whole).norm() / whole.norm()) > 1e-5
 
 
+@pytest.mark.parametrize("element_type", [ElementType.BFLOAT16, ElementType.INT8])
+def test_what_rounding_took_from_a_long_push_does_not_make_the_next_one_long(
+    element_type: ElementType,
+) -> None:
+    """Holders apply each push times its scale: both are within the norm of 1 that is allowed."""
+    feedback, draw = ErrorFeedback(element_type), torch.Generator().manual_seed(1)
+    applied = torch.zeros(1000, dtype=torch.float64)
+    wanted = torch.zeros(1000, dtype=torch.float64)
+    _, nbytes = blocks_around(0, 1000)
+    for norm in (300.0, 1.0, 0.5):
+        difference = torch.randn(1000, generator=draw)
+        difference *= norm / difference.norm()
+        feedback.scale = min(1.0, 1.0 / norm)
+        wanted += feedback.scale * difference.double()
+        if element_type is ElementType.INT8:
+            into = torch.zeros(nbytes, dtype=torch.uint8)
+            feedback.round(difference, into)
+            pushed = feedback.scale * widened(into, 0, 1000).double()
+        else:
+            into = torch.zeros(1000, dtype=torch.bfloat16)
+            feedback.round(difference, into)
+            pushed = feedback.scale * into.double()
+        assert float(pushed.norm()) < 1.05
+        applied += pushed
+
+    assert float((applied + feedback.rest.double() - wanted).norm() / wanted.norm()) < 1e-6
+
+
 def test_a_block_whose_scale_is_no_number_is_refused() -> None:
     shard = a_shard()
     memory = quantised(torch.ones(4))

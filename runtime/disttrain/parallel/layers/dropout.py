@@ -22,7 +22,8 @@ class HashDropout(nn.Module):
             raise ValueError(message)
         self.p, self.seed, self.layer = p, seed, layer
         self.step = 0
-        """The next one."""
+        """The next one. It is in no state_dict: who goes on with a run sets it, or begins with the
+        masks of the first steps again."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Undivided."""

@@ -96,7 +96,7 @@ class LocallyConnected2d(Windowed):
         found._parameters = dict(self._parameters)  # noqa: SLF001  A copy has the same table.
         for name, parameter in self.named_parameters():
             own = parameter.detach()[self.place_of(name, output)].clone()
-            found.register_parameter(name, nn.Parameter(own))
+            found.register_parameter(name, nn.Parameter(own, parameter.requires_grad))
         return found
 
     def place_of(self, name: str, output: Box) -> tuple[slice, ...]:

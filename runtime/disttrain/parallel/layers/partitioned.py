@@ -4,7 +4,6 @@ Each has the parameters of the undivided layer under the same names: all of them
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +15,7 @@ from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator, summed, tied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.windowed import View, Windowed, padded
-from disttrain.parallel.windows import NOTHING, Box, Span, Windows, on_one, whole
+from disttrain.parallel.windows import Box, Span, Windows, on_one, whole
 
 Index = tuple[slice, ...]
 
@@ -28,6 +27,16 @@ class Value:
     array: DistributedArray | Everywhere
     is_flat: bool = False
     """Undivided it would be (samples, features), not (samples, channels, height, width)."""
+
+    @classmethod
+    def of_input(cls, x: Tensor, peers: Communicator) -> "Value":
+        """Samples that every partition has: images, or features."""
+        is_flat = x.dim() == 2
+        return cls(Everywhere(x[:, None, :, None] if is_flat else x, peers), is_flat)
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The undivided shape of a tensor of the whole array."""
+        return tensor.flatten(1) if self.is_flat else tensor
 
     def replaced(self, tensor: Tensor) -> "Value":
         """With other numbers in the same places."""
@@ -60,6 +69,18 @@ class PartitionedLayer(nn.Module):
     @abstractmethod
     def forward(self, value: Value) -> Value: ...
 
+    def take_over(self, module: nn.Module) -> None:
+        """Have a module's parameters, buffers and children under the names that they have there.
+
+        The module itself is no child, and is called with what this one has.
+        """
+        for name, child in module.named_children():
+            self.add_module(name, child)
+        for name, parameter in module.named_parameters(recurse=False):
+            self.register_parameter(name, parameter)
+        for name, buffer in module.named_buffers(recurse=False):
+            self.register_buffer(name, buffer)
+
     def adopt(self, name: str, parameter: Tensor | None, index: Index | None = None) -> None:
         """Take a parameter of the undivided layer over, or its part."""
         own = parameter
@@ -81,16 +102,17 @@ class OverWindows(PartitionedLayer):
         super().__init__(peers)
         own = outputs[peers.rank]
         self._outputs = outputs
-        self._needed = tuple(layer.input_window(box) if box.area else NOTHING for box in outputs)
+        self._needed = tuple(layer.input_window(box) for box in outputs)
         self._size = layer.output_size(*input_size)
         self._input_size = input_size
-        part = layer.part(own) if own.area else layer
+        part = layer.part(own)
         self.is_tied = part is layer
-        # Not a child: its parameters are this module's, under the undivided layer's names.
         self._window = (_OnWindow(part),)
-        for name, parameter in part.named_parameters():
-            self.register_parameter(name, parameter)
-            self.pieces[name] = None if self.is_tied else layer.place_of(name, own)
+        self.take_over(part)
+        self.pieces = {
+            name: None if self.is_tied else layer.place_of(name, own)
+            for name, _ in part.named_parameters()
+        }
 
     def forward(self, value: Value) -> Value:
         x, peers = value.array.fetch(self._needed), self.peers
@@ -99,8 +121,14 @@ class OverWindows(PartitionedLayer):
         (window,) = self._window
         view = View(own, needed, *self._input_size)
         given = {f"layer.{name}": self._given(each) for name, each in self.named_parameters()}
+        given |= {f"layer.{name}": buffer for name, buffer in self.named_buffers()}
         y = functional_call(window, given, (padded(x, inside, needed, window.value), view))
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
+
+    def train(self, mode: bool = True) -> "OverWindows":  # noqa: FBT001, FBT002  As torch's.
+        self._window[0].train(mode)
+        super().train(mode)
+        return self
 
     def _given(self, parameter: Tensor) -> Tensor:
         return tied(parameter, self.peers) if self.is_tied else parameter
@@ -214,8 +242,8 @@ class Normalised(PartitionedLayer):
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
-        if self.running_mean is None:
-            return  # It keeps none.
+        if self.running_mean is None or mean.is_meta:
+            return
         self.num_batches_tracked += 1
         weight = self.momentum
         if weight is None:
@@ -235,12 +263,7 @@ class OnOne(PartitionedLayer):
         self._output, self._is_flat = output, is_flat
         self._module = (module,)
         if peers.rank == 0:
-            for name, child in module.named_children():
-                self.add_module(name, child)
-            for name, parameter in module.named_parameters(recurse=False):
-                self.register_parameter(name, parameter)
-            for name, buffer in module.named_buffers(recurse=False):
-                self.register_buffer(name, buffer)
+            self.take_over(module)
             self.pieces = {name: None for name, _ in module.named_parameters()}
 
     def train(self, mode: bool = True) -> "OnOne":  # noqa: FBT001, FBT002  As torch's.
@@ -253,13 +276,13 @@ class OnOne(PartitionedLayer):
         x = array.fetch(on_one(0, peers.size, array.height, array.width))
         channels, height, width = self._output
         if peers.rank == 0:
-            y = self._module[0](x.flatten(1) if value.is_flat else x)
+            given = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+            y = functional_call(self._module[0], given, (value.whole(x),))
             y = y[:, None, :, None] if self._is_flat else y
         else:
             # Nothing, but of what was fetched, so that backward comes by here too.
             y = x.new_zeros((len(x), channels, 0, 0)) + x.sum()
+        # All partitions have to come by in backward, or none: others have no parameters here.
+        y = y + x.new_zeros((), requires_grad=torch.is_grad_enabled())
         windows = on_one(0, peers.size, height, width)
         return Value(DistributedArray(y, windows, height, width, peers), self._is_flat)
-
-
-Layers = Mapping[str, PartitionedLayer]
