@@ -100,9 +100,8 @@ def test_who_counts_the_selected_pods_counts_replicas() -> None:
     assert "apps.kubernetes.io/pod-index=0" in selector.split(",")
     assert "pod-index" not in told(made(observed(job())))["selector"]
     of_ranks = job(replicas={"count": 3, "ranks": 2}, strategy={"localSteps": {}})
-    assert (
-        told(made(observed(of_ranks)))["selector"].replace(of_ranks.uid, divided().uid) == selector
-    )
+    found = told(made(observed(of_ranks)))["selector"]
+    assert found.replace(of_ranks.uid, divided().uid) == selector
 
 
 def test_a_replica_counts_as_ready_when_all_of_its_processes_are() -> None:
