@@ -153,6 +153,8 @@ def work(rank: int, job: Job, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps(asdict(run)))
     # Nobody leaves while another one still talks to it.
     peers.sum(torch.zeros(1))
+    # As a process group is never destroyed, the end of an interpreter would abort the process.
+    os._exit(0)
 
 
 def part(model: Model, grid: Grid, peers: Communicator, job: Job) -> Partitioned:
