@@ -64,9 +64,11 @@ def test_the_gradient_is_that_of_torchs_distributed_data_parallel(tmp_path: Path
     wanted = torch.load(tmp_path / "gradient.pt")
 
     groups, found = thread_groups(RANKS), [torch.empty(0)] * RANKS
+    # Made here, since threads share the generator that draws their values.
+    models = [data_parallel.model() for _ in range(RANKS)]
 
     def average(rank: int) -> None:
-        model = data_parallel.model()
+        model = models[rank]
         loss = data_parallel.loss(model, rank)
         loss.backward()  # type: ignore[no-untyped-call]
         own = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
