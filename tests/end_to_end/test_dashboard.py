@@ -46,6 +46,7 @@ EMPTY_PANELS: Final = {
     "From created to ended": "the job still trains",
     "Jobs that ended": "the job still trains",
     "Requests refused by reason": "healthy processes of one version and job refuse nothing",
+    "Error of the prediction, by replica": "the strategy has no staleness.predict",
 }
 EMPTY_ALERTS: Final = {
     "DistTrainOperatorDown": "it asks for a metric that is missing, and the operator serves it",
