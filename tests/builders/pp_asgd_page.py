@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 from builders.cifar_runs import Outcome
 from builders.line_chart import LineChart, Points
 from builders.prediction_errors import Curve
 from builders.report import measured_version, median, told
+from disttrain.parallel.cost import slowest_of
 
 SYNCHRONOUS, ASGD, PREDICTED = "SSGD", "ASGD", "PP-ASGD"
 EARLY, REACHED, FAR = 7, 0.3, 0.4
@@ -141,7 +141,7 @@ def waiting(workers: int) -> float:
     The slowest of so many normal ones with a deviation of 0.1 s (Blom 1958), and a ring over
     1.25 GB/s that sums 1.45 MB, with two messages for each worker.
     """
-    slowest = 1.0 + 0.1 * NormalDist().inv_cdf((workers - 0.375) / (workers + 0.25))
+    slowest = 1.0 + 0.1 * slowest_of(workers)
     ring = 2 * (workers - 1) / workers * 1.45e6 / 1.25e9 + 2 * (workers - 1) * 0.0002
     return slowest + ring
 

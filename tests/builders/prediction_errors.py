@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from builders.cifar_runs import MOMENTUM, Case, Data, simulated
+from builders.cifar_runs import MOMENTUM, Case, Data, simulated, task_of
 from disttrain.parameter_server.update_rules.predicted_momentum import reach_of
 from disttrain.simulation.run import Point
 from disttrain.state.vector import SINGLE
+from disttrain.task.task import Split
 
 _MOST_AHEAD = 13
 _MEASUREMENTS = 100
@@ -51,7 +52,7 @@ def measure(case: Case, data: Data, after_epochs: float) -> Curve:
     """Looks at parameters and velocity after each update, on one shard."""
     staleness = case.replicas - 1
     spread = staleness + 1
-    samples = cifar_samples(case, data)
+    samples = task_of(data).examples(Split.TRAIN, case.batch).count
     first = round(after_epochs * samples)
     last = first + (_MEASUREMENTS + spread) * case.batch
     run = simulated(case, data, evaluate_every=case.batch, samples=last)
@@ -81,7 +82,3 @@ def measure(case: Case, data: Data, after_epochs: float) -> Curve:
         distances=distances,
         unpredicted=sum(moved) / len(moved),
     )
-
-
-def cifar_samples(case: Case, data: Data) -> int:
-    return simulated(case, data).setting.train_samples

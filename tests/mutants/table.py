@@ -898,8 +898,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="what goes with gradients of a sender that may push no more",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="for table in (self._fetches, self._beside):",
-        new="for table in (self._fetches,):",
+        old="        incarnation.forget_in(self._beside)\n",
+        new="",
         tests=(f"{_UNIT}/parameter_server/test_compensation.py",),
     ),
     Mutant(

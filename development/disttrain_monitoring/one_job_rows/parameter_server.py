@@ -92,6 +92,12 @@ ROW: Final = Row(
     ),
 )
 
+
+def _of_each_replica(metric: str) -> Query:
+    """At the shard with the most."""
+    return Query(query.largest(query.of_job(metric), "replica"), "replica {{replica}}")
+
+
 STALENESS: Final = Row(
     "Staleness",
     (
@@ -110,12 +116,7 @@ STALENESS: Final = Row(
             title="Staleness in use, by replica",
             means="Mean staleness of each replica's latest pushes, at the shard with the most. A "
             "prediction goes by it. One far above the others is of a slow replica.",
-            queries=(
-                Query(
-                    query.largest(query.of_job("disttrain_mean_staleness_updates"), "replica"),
-                    "replica {{replica}}",
-                ),
-            ),
+            queries=(_of_each_replica("disttrain_mean_staleness_updates"),),
             width=12,
         ),
         Panel(
@@ -123,12 +124,7 @@ STALENESS: Final = Row(
             means="With staleness.predict: how far predicted parameters are from those that came, "
             "of the distance without a prediction. Above 1 the prediction does harm: lower the "
             "momentum or the rate.",
-            queries=(
-                Query(
-                    query.largest(query.of_job("disttrain_prediction_error_ratio"), "replica"),
-                    "replica {{replica}}",
-                ),
-            ),
+            queries=(_of_each_replica("disttrain_prediction_error_ratio"),),
             width=12,
         ),
         Panel(

@@ -1,5 +1,6 @@
 """A global array of which each partition has a window: Coates et al. 2013, section 4.2."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,7 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 
 from disttrain.parallel.communicator import Communicator
-from disttrain.parallel.windows import NOTHING, Box, Plan, Windows, whole
+from disttrain.parallel.windows import NOTHING, Box, Plan, Windows, on_all, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ class DistributedArray:
         In backward the gradients go back to their owners, who add them up.
         """
         inside = tuple(box.meets(whole(self.height, self.width)) for box in needed)
-        found: Tensor = _Fetch.apply(self.tensor, Plan(self.windows, inside), self.peers)
+        found: Tensor = _Move.apply(
+            self.tensor, Plan(self.windows, inside), self.peers, gather, scatter
+        )
         return found
 
     def everywhere(self) -> Tensor:
@@ -45,7 +48,7 @@ class DistributedArray:
 
         So a partition's own gradient is the whole one, and nothing is sent in backward.
         """
-        everything = (whole(self.height, self.width),) * self.peers.size
+        everything = on_all(self.peers.size, self.height, self.width)
         found: Tensor = _Everywhere.apply(self.tensor, Plan(self.windows, everything), self.peers)
         return found
 
@@ -80,30 +83,26 @@ def assembled(
     """Of windows that may overlap: what several partitions wrote is added up. Under autograd."""
     height = max(box.rows.end for box in windows)
     width = max(box.columns.end for box in windows)
-    found = _Accumulate.apply(tensor, Plan(windows, written), peers)
+    found = _Move.apply(tensor, Plan(windows, written), peers, scatter, gather)
     return DistributedArray(found, windows, height, width, peers)
 
 
-class _Fetch(Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, own: Tensor, plan: Plan, peers: Communicator) -> Tensor:
-        ctx.plan, ctx.peers = plan, peers  # type: ignore[attr-defined]
-        return gather(own, plan, peers)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return scatter(gradient, ctx.plan, ctx.peers), None, None  # type: ignore[attr-defined]
+_Way = Callable[[Tensor, Plan, Communicator], Tensor]
 
 
-class _Accumulate(Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, written: Tensor, plan: Plan, peers: Communicator) -> Tensor:
-        ctx.plan, ctx.peers = plan, peers  # type: ignore[attr-defined]
-        return scatter(written, plan, peers)
+class _Move(Function):
+    """One of `gather` and `scatter`, whose gradient goes the other way: each is the transpose."""
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return gather(gradient, ctx.plan, ctx.peers), None, None  # type: ignore[attr-defined]
+    def forward(
+        ctx: FunctionCtx, own: Tensor, plan: Plan, peers: Communicator, there: _Way, back: _Way
+    ) -> Tensor:
+        ctx.plan, ctx.peers, ctx.back = plan, peers, back  # type: ignore[attr-defined]
+        return there(own, plan, peers)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        return ctx.back(gradient, ctx.plan, ctx.peers), None, None, None, None  # type: ignore[attr-defined]
 
 
 class _Everywhere(Function):

@@ -72,14 +72,16 @@ class Alone(Communicator):
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         assert not outgoing  # noqa: S101  There is nobody else.
         assert not incoming  # noqa: S101
-        return _Nothing()
+        return Done()
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         del is_sum
         return tensor.clone()
 
 
-class _Nothing(Exchange):
+class Done(Exchange):
+    """Nothing was under way."""
+
     def wait(self) -> None:
         pass
 
@@ -111,17 +113,13 @@ class _SumOfOne(Function):
         return gradient, None
 
 
-class _Tied(Function):
+class _Tied(_Sum):
     """A parameter that all partitions have: its gradient is the sum of what each finds."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, peers: Communicator) -> Tensor:
         ctx.peers = peers  # type: ignore[attr-defined]
         return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.peers.sum(gradient.contiguous()), None  # type: ignore[attr-defined]
 
 
 def summed(x: Tensor, peers: Communicator) -> Tensor:

@@ -4,7 +4,6 @@ The parts of the model run on the meta device, with a communicator that counts a
 what is told of messages, bytes and products is what the layers do, not a second description of it.
 """
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from disttrain.parallel.array import Everywhere
-from disttrain.parallel.communicator import Communicator, Exchange
+from disttrain.parallel.communicator import Communicator, Done, Exchange, Traffic
 from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
-from disttrain.parallel.partitioning import Partitioned, Way, partition
+from disttrain.parallel.partitioning import Partitioned, Way, on_meta, partition
 from disttrain.parallel.windows import Grid
 
 _BACKWARD = 2.0
@@ -26,21 +25,18 @@ _BACKWARD = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerCost:
-    """Of one partition, for one batch, in forward."""
+    """Of one partition, for one batch."""
 
-    passes: int = 2
-    """Backward sends back what forward has received; 1: it has no messages."""
-
-    name: str
     flops: float
-    sent_bytes: int
-    received_bytes: int
-    sent: int
-    """Messages."""
-    received: int
-    sums: int
+    """In forward."""
+    sent: Traffic
+    """In forward. Backward sends back what forward has received."""
+    received: Traffic
+    passes: int = 2
+    """1: backward has no messages."""
+    sums: int = 0
     """Over all partitions, in forward and backward: batch statistics, and each tied parameter."""
-    summed_bytes: int
+    summed_bytes: int = 0
     activation_bytes: int
 
 
@@ -81,29 +77,22 @@ class PlannedStep:
 
 
 class _Imagined(Communicator):
-    """Of partitions that there are not."""
+    """Of partitions that there are not. Its counts are of the layer that runs."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        super().__init__(rank, size)
-        self.received_messages = 0
-        self.received_bytes = 0
-        self.summed_bytes = 0
+    def begin(self) -> None:
+        """Another layer."""
+        self.traffic, self.received, self.summed_bytes = Traffic(), Traffic(), 0
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         del outgoing
-        self.received_messages += len(incoming)
-        self.received_bytes += sum(map(_nbytes, incoming.values()))
-        return _Done()
+        self.received.messages += len(incoming)
+        self.received.nbytes += sum(map(_nbytes, incoming.values()))
+        return Done()
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         del is_sum
         self.summed_bytes += _nbytes(tensor)
         return torch.empty_like(tensor)
-
-
-class _Done(Exchange):
-    def wait(self) -> None:
-        pass
 
 
 def plan(  # noqa: PLR0913  What a step depends on.
@@ -120,7 +109,7 @@ def plan(  # noqa: PLR0913  What a step depends on.
 
     `model` keeps its values. `gathers_output`: the loss is of the whole output, in each partition.
     """
-    nowhere = _on_meta(model)
+    nowhere = on_meta(model)
     costs, parts = [], []
     for rank in range(grid.size):
         peers = _Imagined(rank, grid.size)
@@ -157,17 +146,18 @@ def _planned(
         crossing_seconds=crossing,
         parameters=max(sum(p.numel() for p in part.parameters()) for part in parts),
         activation_bytes=max(sum(each.activation_bytes for each in layers) for layers in costs),
-        nbytes=sum(each.passes * each.sent_bytes for layers in costs for each in layers),
-        messages=sum(each.passes * each.sent for layers in costs for each in layers),
+        nbytes=sum(each.passes * each.sent.nbytes for layers in costs for each in layers),
+        messages=sum(each.passes * each.sent.messages for layers in costs for each in layers),
         notes=parts[0].notes,
     )
 
 
 def _moving(cost: LayerCost, machine: Machine, size: int) -> float:
     """Seconds of messages in forward and backward, and of a sum in a ring."""
-    there = max(cost.sent_bytes, cost.received_bytes) / machine.bytes_per_second
+    sent, received = cost.sent, cost.received
+    there = max(sent.nbytes, received.nbytes) / machine.bytes_per_second
     # Messages of a machine go one after the other.
-    there += max(cost.sent, cost.received) * machine.latency_seconds
+    there += max(sent.messages, received.messages) * machine.latency_seconds
     found = cost.passes * there
     around = 2 * (size - 1)
     found += around / size * cost.summed_bytes / machine.bytes_per_second
@@ -191,78 +181,40 @@ def _of(
 ) -> list[LayerCost]:
     value = Value.of_input(torch.empty(samples, *sample, device="meta"), peers)
     found = []
-    for name, layer in part.named_modules():
+    for layer in part.modules():
         if isinstance(layer, PartitionedLayer):
-            value, cost = _layer(name, layer, value, peers)
+            value, cost = _layer(layer, value, peers)
             found.append(cost)
     if gathers_output and not isinstance(value.array, Everywhere):
-        array, before = value.array, _Counted.of(peers)
-        whole = array.everywhere()
-        found.append(before.until(peers, "output", activations=_nbytes(whole), passes=1))
+        peers.begin()
+        activations = _nbytes(value.array.everywhere())
+        found.append(
+            LayerCost(
+                flops=0.0,
+                sent=peers.traffic,
+                received=peers.received,
+                passes=1,
+                activation_bytes=activations,
+            )
+        )
     return found
 
 
-def _layer(
-    name: str, layer: PartitionedLayer, value: Value, peers: _Imagined
-) -> tuple[Value, LayerCost]:
-    before = _Counted.of(peers)
+def _layer(layer: PartitionedLayer, value: Value, peers: _Imagined) -> tuple[Value, LayerCost]:
+    peers.begin()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         value = layer(value)
     own = [each for name, each in layer.named_parameters() if name in layer.pieces]
     tied = own if layer.is_tied else []
-    activations, flops = _nbytes(value.array.tensor), float(counter.get_total_flops())
-    return value, before.until(peers, name, flops=flops, tied=tied, activations=activations)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    messages: int
-    nbytes: int
-    received_messages: int
-    received_bytes: int
-    sums: int
-    summed_bytes: int
-
-    @classmethod
-    def of(cls, peers: _Imagined) -> "_Counted":
-        sent = peers.traffic
-        return cls(
-            sent.messages,
-            sent.nbytes,
-            peers.received_messages,
-            peers.received_bytes,
-            sent.sums,
-            peers.summed_bytes,
-        )
-
-    def until(
-        self,
-        peers: _Imagined,
-        name: str,
-        *,
-        activations: int,
-        flops: float = 0.0,
-        tied: Sequence[Tensor] = (),
-        passes: int = 2,
-    ) -> LayerCost:
-        now = _Counted.of(peers)
-        return LayerCost(
-            name=name,
-            passes=passes,
-            flops=flops,
-            sent_bytes=now.nbytes - self.nbytes,
-            received_bytes=now.received_bytes - self.received_bytes,
-            sent=now.messages - self.messages,
-            received=now.received_messages - self.received_messages,
-            sums=2 * (now.sums - self.sums) + len(tied),
-            summed_bytes=2 * (now.summed_bytes - self.summed_bytes) + sum(map(_nbytes, tied)),
-            activation_bytes=activations,
-        )
+    return value, LayerCost(
+        flops=float(counter.get_total_flops()),
+        sent=peers.traffic,
+        received=peers.received,
+        sums=2 * peers.traffic.sums + len(tied),
+        summed_bytes=2 * peers.summed_bytes + sum(map(_nbytes, tied)),
+        activation_bytes=_nbytes(value.array.tensor),
+    )
 
 
 def _nbytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
-
-
-def _on_meta(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model).to("meta").float()

@@ -146,6 +146,19 @@ class Partitioned(nn.Module):
         return found
 
 
+def on_meta(module: nn.Module) -> nn.Module:
+    """A copy without values, in single precision."""
+    values = [*module.parameters(), *module.buffers()]
+    # So nothing is copied that is dropped again.
+    empty = {id(value): _empty(value) for value in values}
+    return copy.deepcopy(module, empty).float()
+
+
+def _empty(value: Tensor) -> Tensor:
+    made = torch.empty_like(value, device="meta")
+    return nn.Parameter(made, value.requires_grad) if isinstance(value, nn.Parameter) else made
+
+
 def _is_chain(module: nn.Module) -> bool:
     """Whether it only calls what is in it, one after the other."""
     is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
@@ -262,7 +275,7 @@ class _Partitioning:
     ) -> tuple[nn.Module, Shape]:
         """As what comes before it is divided; a way that its container has is not its own."""
         self._require_none(name, way)
-        return Elementwise(module, self.peers), shape
+        return Elementwise(self.peers, module), shape
 
     def _dropout(
         self, module: Any, name: str, shape: Shape, way: Way | None
@@ -327,8 +340,7 @@ class _Partitioning:
         given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
         try:
             # A batch of two: some layers need several samples.
-            there = copy.deepcopy(module).to("meta").float()
-            found = tuple(there(torch.empty(2, *given, device="meta")).shape[1:])
+            found = tuple(on_meta(module)(torch.empty(2, *given, device="meta")).shape[1:])
         except Exception as error:
             raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
         if len(found) not in {1, 3}:

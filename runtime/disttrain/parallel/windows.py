@@ -116,6 +116,11 @@ class Plan:
         return ((rank, box) for rank, box in boxes if box.area)
 
 
+def on_all(size: int, height: int, width: int) -> Windows:
+    """Each partition has all of it."""
+    return (whole(height, width),) * size
+
+
 def on_one(rank: int, size: int, height: int, width: int) -> Windows:
     """One partition has all of it."""
     return tuple(whole(height, width) if each == rank else NOTHING for each in range(size))

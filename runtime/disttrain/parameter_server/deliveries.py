@@ -7,10 +7,10 @@ of an incarnation that is over is forgotten when all checkpoints that are kept h
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from disttrain.transport.header import Header, Reason
 
@@ -41,6 +41,12 @@ class SenderIncarnation(NamedTuple):
     def of(cls, header: Header) -> "SenderIncarnation":
         """Who sends the message."""
         return cls(header.sender, header.incarnation)
+
+    def forget_in(self, table: "MutableMapping[SenderIncarnation, Any]") -> None:
+        """Delete what a table has of this incarnation and of earlier ones."""
+        for known in [known for known in table if known.sender == self.sender]:
+            if known.incarnation <= self.incarnation:
+                del table[known]
 
 
 class ChunkName(NamedTuple):

@@ -30,6 +30,4 @@ class NormBound:
 
     def drop(self, incarnation: SenderIncarnation) -> None:
         """Forget this incarnation of a sender and earlier ones."""
-        for known in [known for known in self._used if known.sender == incarnation.sender]:
-            if known.incarnation <= incarnation.incarnation:
-                del self._used[known]
+        incarnation.forget_in(self._used)

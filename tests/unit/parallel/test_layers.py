@@ -62,12 +62,14 @@ def test_it_does_so_for_any_shape(data: st.DataObject) -> None:
     def number(least: int, most: int) -> int:
         return data.draw(st.integers(least, most))
 
-    height, width, kernel, stride = number(3, 9), number(3, 9), number(1, 4), number(1, 3)
+    grid = data.draw(st.sampled_from(GRIDS))
+    # The layer before it has as many rows and columns as the input.
+    height, width = number(max(3, grid[0]), 9), number(max(3, grid[1]), 9)
+    kernel, stride = number(1, 4), number(1, 3)
     padding = number(0, kernel // 2)
     kind = data.draw(st.sampled_from(["convolution", "max", "average", "l2", "local"]))
     ceil = data.draw(st.booleans())
     sliding = Sliding(kernel, stride, padding, padding, ceil=ceil and kind in {"max", "average"})
-    grid = data.draw(st.sampled_from(GRIDS))
     size = sliding.length(height), sliding.length(width)
     assume(size[0] >= grid[0] and size[1] >= grid[1])
     layers: dict[str, Callable[[], nn.Module]] = {

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair
+from disttrain.parallel.layers.windowed import View, Windowed, pair, sliding
 from disttrain.parallel.windows import Box, Span
 
 
@@ -40,12 +40,7 @@ class LocallyConnected2d(Windowed):
         self.kernel_size, self.stride = pair(kernel_size), pair(stride)
         self.input_size, self.block = input_size, pair(block)
         self.padding = pair(padding)
-        self._rows, self._columns = (
-            Sliding(
-                self.kernel_size[each], self.stride[each], self.padding[each], self.padding[each]
-            )
-            for each in range(2)
-        )
+        self._rows, self._columns = sliding(self.kernel_size, self.stride, self.padding)
         self.unit = self.block
         blocks = self._rows.length(input_size[0]), self._columns.length(input_size[1])
         if min(blocks) < 1:

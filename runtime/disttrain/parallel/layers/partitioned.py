@@ -15,7 +15,7 @@ from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator, summed, tied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.windowed import View, Windowed, padded
-from disttrain.parallel.windows import Box, Span, Windows, on_one, whole
+from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one, whole
 
 Index = tuple[slice, ...]
 
@@ -50,7 +50,7 @@ class Value:
     def windows(self) -> Windows:
         array = self.array
         if isinstance(array, Everywhere):
-            return (whole(array.height, array.width),) * array.peers.size
+            return on_all(array.peers.size, array.height, array.width)
         return array.windows
 
 
@@ -60,37 +60,37 @@ class PartitionedLayer(nn.Module):
     is_tied: bool = False
     """Whether all partitions have its parameters, whose gradients are summed."""
 
-    def __init__(self, peers: Communicator) -> None:
+    def __init__(self, peers: Communicator, called: nn.Module | None = None) -> None:
+        """`called`: a module that computes with what this one has, and is no child of it."""
         super().__init__()
         self.peers = peers
+        self._called = called if called is None else (called,)
         self.pieces: dict[str, Index | None] = {}
         """Where each parameter's own part lies in the whole one; None: it is all of it."""
 
     @abstractmethod
     def forward(self, value: Value) -> Value: ...
 
-    def take_over(self, module: nn.Module) -> None:
-        """Have a module's parameters, buffers and children under the names that they have there.
+    @property
+    def called(self) -> nn.Module:
+        assert self._called is not None  # noqa: S101  Who asks has one.
+        return self._called[0]
 
-        The module itself is no child, and is called with what this one has.
-        """
+    def train(self, mode: bool = True) -> "PartitionedLayer":  # noqa: FBT001, FBT002  As torch's.
+        if self._called is not None:
+            self.called.train(mode)
+        super().train(mode)
+        return self
+
+    def take_over(self, module: nn.Module) -> None:
+        """Have a module's parameters, buffers and children under the names that they have there."""
         for name, child in module.named_children():
             self.add_module(name, child)
-        for name, parameter in module.named_parameters(recurse=False):
+        for name, parameter in module._parameters.items():  # noqa: SLF001  Those that are None, too.
             self.register_parameter(name, parameter)
-        for name, buffer in module.named_buffers(recurse=False):
+        for name, buffer in module._buffers.items():  # noqa: SLF001
             self.register_buffer(name, buffer)
-
-    def adopt(self, name: str, parameter: Tensor | None, index: Index | None = None) -> None:
-        """Take a parameter of the undivided layer over, or its part."""
-        own = parameter
-        if parameter is not None and index is not None:
-            own = parameter.detach()[index].clone()
-        if own is not None and not isinstance(own, nn.Parameter):
-            own = nn.Parameter(own, parameter is not None and parameter.requires_grad)
-        self.register_parameter(name, own)
-        if own is not None:
-            self.pieces[name] = index
+        self.pieces = {name: None for name, _ in module.named_parameters()}
 
 
 class OverWindows(PartitionedLayer):
@@ -99,36 +99,29 @@ class OverWindows(PartitionedLayer):
     def __init__(
         self, layer: Windowed, outputs: Windows, input_size: tuple[int, int], peers: Communicator
     ) -> None:
-        super().__init__(peers)
         own = outputs[peers.rank]
+        part = layer.part(own)
+        super().__init__(peers, _OnWindow(part))
         self._outputs = outputs
         self._needed = tuple(layer.input_window(box) for box in outputs)
         self._size = layer.output_size(*input_size)
         self._input_size = input_size
-        part = layer.part(own)
         self.is_tied = part is layer
-        self._window = (_OnWindow(part),)
+        self._padding = part.padding_value
         self.take_over(part)
-        self.pieces = {
-            name: None if self.is_tied else layer.place_of(name, own)
-            for name, _ in part.named_parameters()
-        }
+        if not self.is_tied:
+            self.pieces = {name: layer.place_of(name, own) for name in self.pieces}
 
     def forward(self, value: Value) -> Value:
         x, peers = value.array.fetch(self._needed), self.peers
         own, needed = self._outputs[peers.rank], self._needed[peers.rank]
         inside = needed.meets(whole(*self._input_size))
-        (window,) = self._window
         view = View(own, needed, *self._input_size)
         given = {f"layer.{name}": self._given(each) for name, each in self.named_parameters()}
         given |= {f"layer.{name}": buffer for name, buffer in self.named_buffers()}
-        y = functional_call(window, given, (padded(x, inside, needed, window.value), view))
+        x = padded(x, inside, needed, self._padding)
+        y = functional_call(self.called, given, (x, view))
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
-
-    def train(self, mode: bool = True) -> "OverWindows":  # noqa: FBT001, FBT002  As torch's.
-        self._window[0].train(mode)
-        super().train(mode)
-        return self
 
     def _given(self, parameter: Tensor) -> Tensor:
         return tied(parameter, self.peers) if self.is_tied else parameter
@@ -138,7 +131,6 @@ class _OnWindow(nn.Module):
     def __init__(self, layer: Windowed) -> None:
         super().__init__()
         self.layer = layer
-        self.value = layer.padding_value
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         return self.layer.forward_window(x, view)
@@ -147,12 +139,8 @@ class _OnWindow(nn.Module):
 class Elementwise(PartitionedLayer):
     """A layer that looks at each element by itself, and has no parameters."""
 
-    def __init__(self, module: nn.Module, peers: Communicator) -> None:
-        super().__init__(peers)
-        self._module = (module,)
-
     def forward(self, value: Value) -> Value:
-        return value.replaced(self._module[0](value.array.tensor))
+        return value.replaced(self.called(value.array.tensor))
 
 
 class Flat(PartitionedLayer):
@@ -191,13 +179,16 @@ class Features(PartitionedLayer):
         own = slice(*spans[peers.rank])
         self._size = module.out_features
         self._windows = tuple(Box(span, Span(0, 1)) for span in spans)
-        self.adopt("weight", module.weight, (own, slice(None)))
-        self.adopt("bias", module.bias, (own,))
+        for name, parameter in module._parameters.items():  # noqa: SLF001  A bias that is None, too.
+            part = parameter
+            if parameter is not None:
+                part = nn.Parameter(parameter.detach()[own].clone(), parameter.requires_grad)
+                self.pieces[name] = (own,)
+            self.register_parameter(name, part)
 
     def forward(self, value: Value) -> Value:
         array = value.array
-        everything = (whole(array.height, array.width),) * self.peers.size
-        x = array.fetch(everything).flatten(1)
+        x = array.fetch(on_all(self.peers.size, array.height, array.width)).flatten(1)
         y = functional.linear(x, self.weight, self.bias)
         found = DistributedArray(y[:, None, :, None], self._windows, self._size, 1, self.peers)
         return Value(found, is_flat=True)
@@ -216,10 +207,7 @@ class Normalised(PartitionedLayer):
     def __init__(self, module: nn.BatchNorm2d, peers: Communicator) -> None:
         super().__init__(peers)
         self.eps, self.momentum = module.eps, module.momentum
-        self.adopt("weight", module.weight)
-        self.adopt("bias", module.bias)
-        for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(module, name))
+        self.take_over(module)
 
     def forward(self, value: Value) -> Value:
         x, array = value.array.tensor, value.array
@@ -259,17 +247,10 @@ class OnOne(PartitionedLayer):
         self, module: nn.Module, output: tuple[int, int, int], *, is_flat: bool, peers: Communicator
     ) -> None:
         """`output`: channels, height and width."""
-        super().__init__(peers)
+        super().__init__(peers, module)
         self._output, self._is_flat = output, is_flat
-        self._module = (module,)
         if peers.rank == 0:
             self.take_over(module)
-            self.pieces = {name: None for name, _ in module.named_parameters()}
-
-    def train(self, mode: bool = True) -> "OnOne":  # noqa: FBT001, FBT002  As torch's.
-        self._module[0].train(mode)
-        super().train(mode)
-        return self
 
     def forward(self, value: Value) -> Value:
         array, peers = value.array, self.peers
@@ -277,7 +258,7 @@ class OnOne(PartitionedLayer):
         channels, height, width = self._output
         if peers.rank == 0:
             given = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-            y = functional_call(self._module[0], given, (value.whole(x),))
+            y = functional_call(self.called, given, (value.whole(x),))
             y = y[:, None, :, None] if self._is_flat else y
         else:
             # Nothing, but of what was fetched, so that backward comes by here too.

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from disttrain.parallel.layers.sliding import SlidingLayer
-from disttrain.parallel.layers.windowed import Sliding, View, pair
+from disttrain.parallel.layers.windowed import View, pair, sliding
 
 
 class L2Pool2d(SlidingLayer):
@@ -23,13 +23,7 @@ class L2Pool2d(SlidingLayer):
     ) -> None:
         self._kernel = pair(kernel_size)
         self._stride = self._kernel if stride is None else pair(stride)
-        around = pair(padding)
-        super().__init__(
-            *(
-                Sliding(self._kernel[each], self._stride[each], around[each], around[each])
-                for each in range(2)
-            )
-        )
+        super().__init__(*sliding(self._kernel, self._stride, pair(padding)))
         self.eps = eps
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:

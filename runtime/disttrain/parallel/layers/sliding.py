@@ -5,7 +5,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair
+from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair, sliding
 from disttrain.parallel.windows import Box
 
 
@@ -45,10 +45,9 @@ class Convolution(SlidingLayer):
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         del view
-        return self.with_filters(x, self.weight, self.bias)
-
-    def with_filters(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return functional.conv2d(x, weight, bias, self._stride, 0, self._dilation, self._groups)
+        return functional.conv2d(
+            x, self.weight, self.bias, self._stride, 0, self._dilation, self._groups
+        )
 
 
 def _padding(module: nn.Conv2d, dimension: int) -> tuple[int, int]:
@@ -70,20 +69,8 @@ class MaxPooling(SlidingLayer):
         self._kernel = pair(module.kernel_size)
         self._stride = pair(module.stride)
         self._dilation = pair(module.dilation)
-        padding = pair(module.padding)
-        super().__init__(
-            *(
-                Sliding(
-                    self._kernel[each],
-                    self._stride[each],
-                    padding[each],
-                    padding[each],
-                    self._dilation[each],
-                    ceil=module.ceil_mode,
-                )
-                for each in range(2)
-            )
-        )
+        padding, ceil = pair(module.padding), module.ceil_mode
+        super().__init__(*sliding(self._kernel, self._stride, padding, self._dilation, ceil=ceil))
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         del view
@@ -95,21 +82,10 @@ class AveragePooling(SlidingLayer):
 
     def __init__(self, module: nn.AvgPool2d) -> None:
         self._kernel, self._stride = pair(module.kernel_size), pair(module.stride)
-        padding = pair(module.padding)
+        padding, ceil = pair(module.padding), module.ceil_mode
         self._padding_counts = module.count_include_pad
         self._divisor = module.divisor_override
-        super().__init__(
-            *(
-                Sliding(
-                    self._kernel[each],
-                    self._stride[each],
-                    padding[each],
-                    padding[each],
-                    ceil=module.ceil_mode,
-                )
-                for each in range(2)
-            )
-        )
+        super().__init__(*sliding(self._kernel, self._stride, padding, ceil=ceil))
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         total = functional.avg_pool2d(x, self._kernel, self._stride, divisor_override=1)

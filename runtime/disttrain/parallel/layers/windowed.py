@@ -123,3 +123,19 @@ def pair(value: int | tuple[int, ...]) -> tuple[int, int]:
         return value, value
     rows, columns = value
     return rows, columns
+
+
+def sliding(
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int] = (1, 1),
+    *,
+    ceil: bool = False,
+) -> tuple[Sliding, Sliding]:
+    """Over rows and columns, with as much padding after them as before."""
+    rows, columns = (
+        Sliding(kernel[each], stride[each], padding[each], padding[each], dilation[each], ceil)
+        for each in range(2)
+    )
+    return rows, columns

@@ -134,10 +134,8 @@ class PushedGradients(HolderSide):
         return self._rule.prediction_errors
 
     def drop(self, incarnation: SenderIncarnation) -> None:
-        for table in (self._fetches, self._beside):
-            for known in [known for known in table if known.sender == incarnation.sender]:
-                if known.incarnation <= incarnation.incarnation:
-                    del table[known]
+        incarnation.forget_in(self._fetches)
+        incarnation.forget_in(self._beside)
         if self.state.values is not None:
             self.state.values.drop_sender(incarnation)
 
