@@ -1,9 +1,9 @@
 """Models divided over processes: layers alone, forward and backward, no shards or coordinator.
 
-On the CPU: one and two partitions of one thread each, beside two independent processes on the same
-cores, whose samples per second are added. With `--device cuda`: a network of locally connected
-layers with 1.6 billion parameters (Coates et al. 2013, section 5.2) in 1, 2 and 4 partitions, which
-are processes that share one GPU.
+On the CPU: one process, two partitions of one thread each, and two independent processes on the
+same cores, whose samples per second are added. They take turns, and ratios are of one round. With
+`--device cuda`: a network of locally connected layers with 1.6 billion parameters (Coates et al.
+2013, section 5.2) in 1, 2 and 4 partitions, which are processes that share one GPU.
 """
 
 import argparse
@@ -37,6 +37,7 @@ from disttrain.parallel import (
     Partitioned,
     partition,
 )
+from disttrain.parallel.layers.partitioned import PartitionedLayer
 
 H100_FLOPS = {"float32": 67e12, "bfloat16": 989e12}
 """Of the dense units: NVIDIA's data sheet of the H100 SXM."""
@@ -50,7 +51,7 @@ class Model:
     sample: tuple[int, ...]
     classes: int
     batch: int
-    grids: Sequence[tuple[int, int]]
+    grids: Sequence[tuple[int, int]] = ()
 
 
 def cifar() -> nn.Sequential:
@@ -99,11 +100,10 @@ def billions(size: int) -> nn.Sequential:
 
 def on_cpu(*, quick: bool) -> dict[str, Model]:
     batch = 8 if quick else 96
-    grids = ((1, 1), (1, 2))
     return {
-        "CIFAR-10 network": Model(cifar, (3, 32, 32), 10, batch, grids),
-        "local image model": Model(image, (3, 64, 64), 100, batch, grids),
-        "speech model": Model(speech, (1, 11, 40), 8192, batch, grids),
+        "CIFAR-10 network": Model(cifar, (3, 32, 32), 10, batch),
+        "local image model": Model(image, (3, 64, 64), 100, batch),
+        "speech model": Model(speech, (1, 11, 40), 8192, batch),
     }
 
 
@@ -123,8 +123,7 @@ class Job:
     size: int
     steps: int
     grid: tuple[int, int]
-    independent: bool = False
-    """Each process trains the whole model."""
+    rounds: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,90 +141,169 @@ class Run:
 def work(rank: int, job: Job, folder: str) -> None:
     """In a process of its own."""
     torch.set_num_threads(1)
-    models = on_gpu(job.size) if job.device == "cuda" else on_cpu(quick=job.quick)
-    model, size = models[job.model], job.grid[0] * job.grid[1]
-    store = distributed.FileStore(f"{folder}/store", size)  # type: ignore[attr-defined]
-    store.set_timeout(timedelta(seconds=120))
-    peers: Communicator = gloo.communicator(store, rank, size, "127.0.0.1")
-    divided, grid = (Alone(), Grid(1, 1)) if job.independent else (peers, Grid(*job.grid))
-    made = part(model, grid, divided, job)
-    run = measured(made, model, job, peers)
-    Path(folder, f"{rank}.json").write_text(json.dumps(asdict(run)))
+    size = job.grid[0] * job.grid[1]
+    peers = connected(rank, size, folder)
+    model = (on_gpu(job.size) if job.device == "cuda" else on_cpu(quick=job.quick))[job.model]
+    found = (measured if job.device == "cuda" else in_turn)(model, job, peers)
+    Path(folder, f"{rank}.json").write_text(json.dumps(found))
     # Nobody leaves while another one still talks to it.
     peers.sum(torch.zeros(1))
     # As a process group is never destroyed, the end of an interpreter would abort the process.
     os._exit(0)
 
 
-def part(model: Model, grid: Grid, peers: Communicator, job: Job) -> Partitioned:
+def connected(rank: int, size: int, folder: str) -> Communicator:
+    store = distributed.FileStore(f"{folder}/store", size)  # type: ignore[attr-defined]
+    store.set_timeout(timedelta(seconds=120))
+    return gloo.communicator(store, rank, size, "127.0.0.1")
+
+
+def part(model: Model, grid: Grid, peers: Communicator, device: str) -> Partitioned:
     """Initialised without anybody's holding the whole model."""
     with torch.device("meta"):
         whole = model.make()
-    made = partition(whole, grid, peers, model.sample).to_empty(device=job.device)
+    made = partition(whole, grid, peers, model.sample).to_empty(device=device)
     torch.manual_seed(peers.rank)
-    for parameter in made.parameters():
-        scale = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.0
-        nn.init.normal_(parameter, std=scale)
+    for layer in made.modules():
+        if isinstance(layer, PartitionedLayer):
+            for parameter in layer.parameters():
+                # Filters of their own for each place have their inputs in the last dimension.
+                fan_in = parameter[0].numel() if layer.is_tied else parameter.shape[-1]
+                scale = fan_in**-0.5 if parameter.dim() > 1 else 0.0
+                nn.init.normal_(parameter, std=scale)
+    for layer in made.modules():
+        if isinstance(layer, PartitionedLayer) and layer.is_tied:
+            for parameter in layer.parameters():
+                # The same values in all partitions.
+                parameter.data.copy_(peers.sum(parameter.data) / peers.size)
     return made
 
 
-def measured(made: Partitioned, model: Model, job: Job, peers: Communicator) -> Run:
-    torch.manual_seed(0)
-    x = torch.randn(model.batch, *model.sample).to(job.device)
-    labels = torch.randint(0, model.classes, (model.batch,)).to(job.device)
-    optimizer = torch.optim.SGD(made.parameters(), lr=0.001)
-    is_half = job.precision == "bfloat16"
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One model and what it learns from."""
+
+    made: Partitioned
+    optimizer: torch.optim.Optimizer
+    x: torch.Tensor
+    labels: torch.Tensor
+    precision: str = "float32"
+
+    @classmethod
+    def of(cls, made: Partitioned, model: Model, job: Job) -> "Training":
+        torch.manual_seed(0)
+        x = torch.randn(model.batch, *model.sample).to(job.device)
+        labels = torch.randint(0, model.classes, (model.batch,)).to(job.device)
+        return cls(made, torch.optim.SGD(made.parameters(), lr=0.001), x, labels, job.precision)
+
+    def step(self) -> float:
+        is_half = self.precision == "bfloat16"
+        with torch.autocast(self.x.device.type, torch.bfloat16, enabled=is_half):
+            loss = functional.cross_entropy(self.made(self.x).float(), self.labels)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return float(loss.detach())
+
+
+def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float]]:
+    """Seconds of a step in each round: of one process, of two partitions, of two processes.
+
+    One after the other in the same processes, since a shared machine is faster and slower.
+    """
+    whole = Training.of(part(model, Grid(1, 1), Alone(), job.device), model, job)
+    divided = Training.of(part(model, Grid(*job.grid), peers, job.device), model, job)
+    found = []
+    for each in range(-1, job.rounds):
+        seconds = {}
+        before = asdict(peers.traffic)
+        for name, training, works in (
+            ("one", whole, peers.rank == 0),
+            ("divided", divided, True),
+            ("apart", whole, True),
+        ):
+            peers.sum(torch.zeros(1))
+            began = time.perf_counter()
+            for _ in range(job.steps if works else 0):
+                training.step()
+            seconds[name] = (time.perf_counter() - began) / job.steps
+        after = asdict(peers.traffic)
+        if each >= 0:
+            crossed = {name: (after[name] - before[name]) / job.steps for name in after}
+            found.append({**seconds, **crossed})
+    return found
+
+
+def measured(model: Model, job: Job, peers: Communicator) -> dict[str, Any]:
+    made = part(model, Grid(*job.grid), peers, job.device)
+    training = Training.of(made, model, job)
     times, losses = [], []
-    before = asdict(made.peers.traffic)
+    before = asdict(peers.traffic)
     for step in range(-2, job.steps):
         if step == 0:
-            before = asdict(made.peers.traffic)
+            before = asdict(peers.traffic)
         peers.sum(torch.zeros(1))
         began = time.perf_counter()
-        with torch.autocast(job.device, torch.bfloat16, enabled=is_half):
-            loss = functional.cross_entropy(made(x).float(), labels)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(float(loss.detach()))
+        losses.append(training.step())
         peers.sum(torch.zeros(1))
         if step >= 0:
             times.append(time.perf_counter() - began)
     sent = {
-        name: (value - before[name]) / job.steps
-        for name, value in asdict(made.peers.traffic).items()
+        name: (value - before[name]) / job.steps for name, value in asdict(peers.traffic).items()
     }
-    return Run(
+    run = Run(
         parameters=sum(parameter.numel() for parameter in made.parameters()),
         samples_per_second=model.batch / statistics.median(times),
         messages=sent["messages"],
         nbytes=sent["nbytes"],
         losses=losses,
     )
+    return asdict(run)
 
 
-def run(job: Job) -> list[Run]:
+def run(job: Job) -> list[Any]:
     """What all processes measured."""
     with tempfile.TemporaryDirectory() as folder:
         size = job.grid[0] * job.grid[1]
         multiprocessing.spawn(work, (job, folder), nprocs=size)  # type: ignore[no-untyped-call, attr-defined]
-        files = (Path(folder, f"{rank}.json").read_text() for rank in range(size))
-        return [Run(**json.loads(text)) for text in files]
+        return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(size)]
 
 
 def row(job: Job, runs: Sequence[Run]) -> dict[str, Any]:
-    together = sum if job.independent else max
     return {
         "model": job.model,
         "processes": len(runs),
-        "divided": not job.independent and len(runs) > 1,
         "precision": job.precision,
         "parameters": sum(each.parameters for each in runs),
-        "samples_per_second": together([each.samples_per_second for each in runs]),
+        "samples_per_second": max(each.samples_per_second for each in runs),
         "messages_per_step": sum(each.messages for each in runs),
         "bytes_per_step": sum(each.nbytes for each in runs),
         "first_and_last_loss": [runs[0].losses[0], runs[0].losses[-1]],
     }
+
+
+def compared(name: str, batch: int, ranks: Sequence[Sequence[dict[str, float]]]) -> dict[str, Any]:
+    """Medians over rounds, of which each has all contenders."""
+    rounds = []
+    for both in zip(*ranks, strict=True):
+        one = batch / both[0]["one"]
+        divided = batch / max(each["divided"] for each in both)
+        apart = sum(batch / each["apart"] for each in both)
+        rounds.append(
+            {
+                "samples_per_second_of_one": one,
+                "samples_per_second_divided": divided,
+                "samples_per_second_apart": apart,
+                "speed_up": divided / one,
+                "of_two_processes": divided / apart,
+                "exposed_milliseconds_per_step": 1e3
+                * statistics.mean(each["exposed_seconds"] for each in both),
+                "messages_per_step": sum(each["messages"] for each in both),
+                "bytes_per_step": sum(each["nbytes"] for each in both),
+            }
+        )
+    medians = {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
+    return {"model": name, **medians}
 
 
 def main() -> None:
@@ -247,24 +325,20 @@ def cpu_rows(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ba
     rows, bars = [], []
     bounds = {"CIFAR-10 network": 0.85, "local image model": 0.85, "speech model": 0.7}
     for name, model in on_cpu(quick=options.quick).items():
-        speeds = []
-        for grid, independent in [*((grid, False) for grid in model.grids), ((1, 2), True)]:
-            job = Job(
-                model=name,
-                quick=options.quick,
-                device="cpu",
-                precision="float32",
-                size=options.size,
-                steps=1 if options.quick else 10,
-                grid=grid,
-                independent=independent,
-            )
-            rows.append(row(job, run(job)))
-            speeds.append(rows[-1]["samples_per_second"])
-            say(str(rows[-1]))
-        one, two, apart = speeds
-        bars.append(Bar(f"{name}: two partitions, of two processes", two / apart, bounds[name]))
-        say(f"{name}: {two / one:.2f} times one process, {two / apart:.2f} of two")
+        job = Job(
+            model=name,
+            quick=options.quick,
+            device="cpu",
+            precision="float32",
+            size=options.size,
+            steps=1 if options.quick else 5,
+            rounds=1 if options.quick else 9,
+            grid=(1, 2),
+        )
+        rows.append(compared(name, model.batch, run(job)))
+        reached = rows[-1]["of_two_processes"]
+        bars.append(Bar(f"{name}: two partitions, of two processes", reached, bounds[name]))
+        say(str(rows[-1]))
     return rows, bars
 
 
@@ -282,7 +356,7 @@ def gpu_rows(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ba
                     steps=5,
                     grid=grid,
                 )
-                found = row(job, run(job))
+                found = row(job, [Run(**each) for each in run(job)])
                 # Forward, and the gradients of inputs and of weights.
                 flops = 6.0 * found["parameters"] * found["samples_per_second"]
                 rows.append({**found, "tera_flops": flops / 1e12, "of_the_peak": flops / peak})

@@ -749,9 +749,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="gradients of a fetched window of which the last one counts",
         file=f"{_R}/parallel/array.py",
-        old="out[:, :, rows, columns] += (",
-        new="out[:, :, rows, columns] = (",
+        old="_view(out, box, owned).add_(incoming[source])",
+        new="_view(out, box, owned).copy_(incoming[source])",
         tests=(f"{_UNIT}/parallel/test_array.py",),
+    ),
+    Mutant(
+        name="gradients of tied parameters in the wrong places",
+        file=f"{_R}/parallel/communicator.py",
+        old="for place, each, part in zip(places, own, parts, strict=True):",
+        new="for place, each, part in zip(reversed(places), own, parts, strict=True):",
+        tests=(f"{_UNIT}/parallel/test_partitioning.py",),
+    ),
+    Mutant(
+        name="a variance of partitions with one mean",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="return mean, (squares.sum(0) + around) / count",
+        new="return mean, squares.sum(0) / count",
+        tests=(f"{_UNIT}/parallel/test_partitioning.py",),
     ),
     Mutant(
         name="a maximum of padding",

@@ -1,9 +1,11 @@
 """How the partitions of a replica give each other tensors."""
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
@@ -17,6 +19,8 @@ class Traffic:
     nbytes: int = 0
     sums: int = 0
     """Collective sums and maxima that it took part in, which are not in the other two."""
+    exposed_seconds: float = 0.0
+    """In which nothing was computed, since messages were begun or waited for."""
 
 
 class Exchange(ABC):
@@ -40,9 +44,14 @@ class Communicator(ABC):
 
         Both sides know shapes and types. Tensors are contiguous, and nobody sends to itself.
         """
+        if not outgoing and not incoming:
+            return Done()
         self.traffic.messages += len(outgoing)
         self.traffic.nbytes += sum(each.numel() * each.element_size() for each in outgoing.values())
-        return self._exchange(outgoing, incoming)
+        began = time.perf_counter()
+        under_way = self._exchange(outgoing, incoming)
+        self.traffic.exposed_seconds += time.perf_counter() - began
+        return _Timed(under_way, self.traffic)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all partitions, with the same bits in each."""
@@ -86,6 +95,16 @@ class Done(Exchange):
         pass
 
 
+class _Timed(Exchange):
+    def __init__(self, under_way: Exchange, traffic: Traffic) -> None:
+        self._under_way, self._traffic = under_way, traffic
+
+    def wait(self) -> None:
+        began = time.perf_counter()
+        self._under_way.wait()
+        self._traffic.exposed_seconds += time.perf_counter() - began
+
+
 class _Sum(Function):
     """Each partition goes on with the sum in its own way: the gradient is the sum of theirs."""
 
@@ -113,13 +132,28 @@ class _SumOfOne(Function):
         return gradient, None
 
 
-class _Tied(_Sum):
-    """A parameter that all partitions have: its gradient is the sum of what each finds."""
+class _Tied(Function):
+    """Parameters that all partitions have.
+
+    Backward comes by here when it has the gradients of all of them, so that one sum is enough.
+    """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, peers: Communicator) -> Tensor:
+    def forward(ctx: FunctionCtx, peers: Communicator, *parameters: Tensor) -> tuple[Tensor, ...]:
         ctx.peers = peers  # type: ignore[attr-defined]
-        return x.view_as(x)
+        return tuple(each.view_as(each) for each in parameters)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        found: dict[int, Tensor] = {}
+        for dtype in dict.fromkeys(each.dtype for each in gradients):
+            places = [place for place, each in enumerate(gradients) if each.dtype == dtype]
+            own = [gradients[place] for place in places]
+            total = ctx.peers.sum(torch.cat([each.reshape(-1) for each in own]))  # type: ignore[attr-defined]
+            parts = total.split([each.numel() for each in own])
+            for place, each, part in zip(places, own, parts, strict=True):
+                found[place] = part.view(each.shape)
+        return None, *(found[place] for place in range(len(gradients)))
 
 
 def summed(x: Tensor, peers: Communicator) -> Tensor:
@@ -134,7 +168,7 @@ def summed_for_all(x: Tensor, peers: Communicator) -> Tensor:
     return found
 
 
-def tied(parameter: Tensor, peers: Communicator) -> Tensor:
-    """The parameter, whose gradient will be the sum of what all partitions find."""
-    found: Tensor = _Tied.apply(parameter, peers)
+def tied(parameters: Sequence[Tensor], peers: Communicator) -> Sequence[Tensor]:
+    """The parameters, whose gradients will be the sums of what all partitions find."""
+    found: tuple[Tensor, ...] = _Tied.apply(peers, *parameters) if parameters else ()
     return found

@@ -35,7 +35,7 @@ class LayerCost:
     passes: int = 2
     """1: backward has no messages."""
     sums: int = 0
-    """Over all partitions, in forward and backward: batch statistics, and each tied parameter."""
+    """Over all partitions, in forward and backward."""
     summed_bytes: int = 0
     activation_bytes: int
 
@@ -185,6 +185,7 @@ def _of(
         if isinstance(layer, PartitionedLayer):
             value, cost = _layer(layer, value, peers)
             found.append(cost)
+    found += _tied_sum(part)
     if gathers_output and not isinstance(value.array, Everywhere):
         peers.begin()
         activations = _nbytes(value.array.everywhere())
@@ -200,18 +201,34 @@ def _of(
     return found
 
 
+def _tied_sum(part: Partitioned) -> list[LayerCost]:
+    """The gradients of tied parameters are summed once, all together."""
+    layers = [each for each in part.modules() if isinstance(each, PartitionedLayer)]
+    tied = [own for layer in layers if layer.is_tied for own in layer.parameters()]
+    if not tied:
+        return []
+    return [
+        LayerCost(
+            flops=0.0,
+            sent=Traffic(),
+            received=Traffic(),
+            sums=1,
+            summed_bytes=sum(map(_nbytes, tied)),
+            activation_bytes=0,
+        )
+    ]
+
+
 def _layer(layer: PartitionedLayer, value: Value, peers: _Imagined) -> tuple[Value, LayerCost]:
     peers.begin()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         value = layer(value)
-    own = [each for name, each in layer.named_parameters() if name in layer.pieces]
-    tied = own if layer.is_tied else []
     return value, LayerCost(
         flops=float(counter.get_total_flops()),
         sent=peers.traffic,
         received=peers.received,
-        sums=2 * peers.traffic.sums + len(tied),
-        summed_bytes=2 * peers.summed_bytes + sum(map(_nbytes, tied)),
+        sums=2 * peers.traffic.sums,
+        summed_bytes=2 * peers.summed_bytes,
         activation_bytes=_nbytes(value.array.tensor),
     )
 

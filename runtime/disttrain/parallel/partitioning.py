@@ -23,6 +23,7 @@ from disttrain.parallel.layers.partitioned import (
     OverWindows,
     PartitionedLayer,
     Value,
+    gradients_summed,
 )
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
@@ -129,8 +130,10 @@ class Partitioned(nn.Module):
     def divided(self, x: Tensor) -> DistributedArray:
         """The output, of which each partition has its window. Features are in rows."""
         value = Value.of_input(x, self.peers)
-        for layer in self.children():
-            value = layer(value)
+        layers = [each for each in self.modules() if isinstance(each, PartitionedLayer)]
+        with gradients_summed(layers, self.peers):
+            for layer in layers:
+                value = layer(value)
         if isinstance(value.array, Everywhere):
             message = "the model has no layer that could be divided"
             raise CannotPartition(message)

@@ -108,6 +108,10 @@ class Plan:
             (rank, self.between(rank, destination)) for rank in self.ranks(destination)
         )
 
+    def crosses(self, rank: int) -> bool:
+        """Whether a partition sends or receives anything."""
+        return any(True for _ in self.sent_by(rank)) or any(True for _ in self.received_by(rank))
+
     def ranks(self, but: int) -> Iterator[int]:
         return (rank for rank in range(len(self.owned)) if rank != but)
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from disttrain.parallel.layers.windowed import Sliding, View, Windowed, padded, pair
+from disttrain.parallel.array import padded
+from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair
 from disttrain.parallel.windows import Box, whole
 
 

@@ -4,6 +4,8 @@ Each has the parameters of the undivided layer under the same names: all of them
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +16,8 @@ from torch.nn import functional
 from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator, summed, tied
 from disttrain.parallel.layers.dropout import HashDropout
-from disttrain.parallel.layers.windowed import View, Windowed, padded
-from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one, whole
+from disttrain.parallel.layers.windowed import View, Windowed
+from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one
 
 Index = tuple[slice, ...]
 
@@ -67,6 +69,8 @@ class PartitionedLayer(nn.Module):
         self._called = called if called is None else (called,)
         self.pieces: dict[str, Index | None] = {}
         """Where each parameter's own part lies in the whole one; None: it is all of it."""
+        self.tied: dict[str, Tensor] = {}
+        """During a pass: what stands for parameters whose gradients are summed."""
 
     @abstractmethod
     def forward(self, value: Value) -> Value: ...
@@ -93,6 +97,26 @@ class PartitionedLayer(nn.Module):
         self.pieces = {name: None for name, _ in module.named_parameters()}
 
 
+@contextmanager
+def gradients_summed(layers: Sequence[PartitionedLayer], peers: Communicator) -> Iterator[None]:
+    """A forward pass whose backward sums the gradients of all tied parameters at its end."""
+    places = [
+        (layer, name, parameter)
+        for layer in layers
+        if layer.is_tied
+        for name, parameter in layer.named_parameters()
+        if parameter.requires_grad
+    ]
+    together = tied([parameter for _, _, parameter in places], peers)
+    try:
+        for (layer, name, _), each in zip(places, together, strict=True):
+            layer.tied[name] = each
+        yield
+    finally:
+        for layer in layers:
+            layer.tied.clear()
+
+
 class OverWindows(PartitionedLayer):
     """A layer that is divided by rows and columns."""
 
@@ -113,18 +137,12 @@ class OverWindows(PartitionedLayer):
             self.pieces = {name: layer.place_of(name, own) for name in self.pieces}
 
     def forward(self, value: Value) -> Value:
-        x, peers = value.array.fetch(self._needed), self.peers
-        own, needed = self._outputs[peers.rank], self._needed[peers.rank]
-        inside = needed.meets(whole(*self._input_size))
-        view = View(own, needed, *self._input_size)
-        given = {f"layer.{name}": self._given(each) for name, each in self.named_parameters()}
-        given |= {f"layer.{name}": buffer for name, buffer in self.named_buffers()}
-        x = padded(x, inside, needed, self._padding)
+        x, peers = value.array.fetch(self._needed, self._padding), self.peers
+        view = View(self._outputs[peers.rank], self._needed[peers.rank], *self._input_size)
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers()), **self.tied}
+        given = {f"layer.{name}": each for name, each in own.items()}
         y = functional_call(self.called, given, (x, view))
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
-
-    def _given(self, parameter: Tensor) -> Tensor:
-        return tied(parameter, self.peers) if self.is_tied else parameter
 
 
 class _OnWindow(nn.Module):
@@ -213,20 +231,37 @@ class Normalised(PartitionedLayer):
         x, array = value.array.tensor, value.array
         if self.training or self.running_mean is None:
             count = x.shape[0] * array.height * array.width
-            share = 1.0 if isinstance(array, DistributedArray) else 1.0 / self.peers.size
-            mean = summed(x.sum(dim=(0, 2, 3)) * share, self.peers) / count
-            centred = x - mean[:, None, None]
-            variance = summed(centred.square().sum(dim=(0, 2, 3)) * share, self.peers) / count
+            mean, variance = self._moments(x, value.windows, count)
             self._follow(mean.detach(), variance.detach() * (count / max(count - 1, 1)))
         else:
             mean, variance = self.running_mean, self.running_var
-            centred = x - mean[:, None, None]
         scale = torch.rsqrt(variance + self.eps)
-        y = centred * scale[:, None, None]
+        y = (x - mean[:, None, None]) * scale[:, None, None]
         if self.weight is not None:
-            weight, bias = tied(self.weight, self.peers), tied(self.bias, self.peers)
+            weight = self.tied.get("weight", self.weight)
+            bias = self.tied.get("bias", self.bias)
             y = y * weight[:, None, None] + bias[:, None, None]
         return value.replaced(y)
+
+    def _moments(self, x: Tensor, windows: Windows, count: int) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each channel, by one sum over the partitions.
+
+        Each one adds its own mean, and its sum of squares around that, so that no digits are lost
+        where the mean is much larger than the deviation (Chan, Golub and LeVeque 1983).
+        """
+        peers = self.peers
+        numbers = x.new_tensor([len(x) * box.area for box in windows])
+        # Of an array that all have, each partition stands for its share.
+        shares = (numbers * (count / numbers.sum()))[:, None]
+        mean = x.sum(dim=(0, 2, 3)) / max(len(x) * windows[peers.rank].area, 1)
+        squares = (x - mean[:, None, None]).square().sum(dim=(0, 2, 3))
+        own = torch.stack([mean, squares * (count / numbers.sum())])
+        others = x.new_zeros((peers.size, *own.shape))
+        place = torch.arange(peers.size, device=x.device)[:, None, None] == peers.rank
+        means, squares = summed(torch.where(place, own, others), peers).unbind(1)
+        mean = (shares * means).sum(0) / count
+        around = (shares * (means - mean).square()).sum(0)
+        return mean, (squares.sum(0) + around) / count
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from disttrain.parallel.array import padded
 from disttrain.parallel.windows import Box, Span, whole
 
 
@@ -69,16 +69,6 @@ class Windowed(nn.Module):
         return self.forward_window(
             padded(x, whole(height, width), view.input, self.padding_value), view
         )
-
-
-def padded(x: Tensor, has: Box, wanted: Box, value: float) -> Tensor:
-    """A tensor of `has`, which lies in `wanted`, with a value around it."""
-    above, below = has.rows.first - wanted.rows.first, wanted.rows.end - has.rows.end
-    left, right = has.columns.first - wanted.columns.first, wanted.columns.end - has.columns.end
-    if not (above or below or left or right):
-        return x
-    # What lies beyond a window's last row is not needed.
-    return functional.pad(x, (left, right, above, below), value=value)
 
 
 @dataclass(frozen=True, slots=True)
