@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from torch import Tensor
 
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
@@ -18,12 +17,9 @@ from disttrain.parallel.cost import Machine, PlannedStep
 from disttrain.parallel.partitioning import CannotPartition
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
-from disttrain.replica.task_calls import TaskCalls
+from disttrain.replica.division import sample_shape
 from disttrain.simulation import machines, step_time
 from disttrain.simulation.errors import WrongMachines
-from disttrain.task.errors import LossError
-from disttrain.task.loss import LossContext
-from disttrain.task.task import Split
 
 _MOST_PARTITIONS = 256
 _GRID = re.compile(r"([1-9][0-9]{0,3})(?:x([1-9][0-9]{0,3}))?")
@@ -98,7 +94,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     task = task_calls.load(loaded, job.absolute().parent)
     samples = defaults.samples_per_step(loaded.spec)
     model = task.model(loaded.spec.seed)
-    shape = _sample_shape(task, model, samples)
+    shape = sample_shape(task, model)
     machine = Machine(
         flops_per_second=flops or step_time.measured_flops(),
         bytes_per_second=machine_speed,
@@ -201,31 +197,6 @@ def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
 def _gain(first: PlannedStep, step: PlannedStep) -> float:
     """How many times as fast; 1 where neither takes any time that is counted."""
     return first.seconds / step.seconds if step.seconds else 1.0
-
-
-def _sample_shape(task: TaskCalls, model: Any, samples: int) -> tuple[int, ...]:
-    """What the task's loss gives its model, but for the first dimension."""
-    seen: list[tuple[int, ...]] = []
-
-    def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
-        del module
-        given = [each for each in (*inputs, *named.values()) if isinstance(each, Tensor)]
-        seen.extend(tuple(each.shape[1:]) for each in given[:1])
-
-    handle = model.register_forward_pre_hook(look, with_kwargs=True)
-    try:
-        examples = task.examples(Split.TRAIN, samples)
-        batch = task.collate([examples.dataset[index] for index in range(min(2, examples.count))])
-        task.loss(model, batch, LossContext())
-    finally:
-        handle.remove()
-    if not seen:
-        message = (
-            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
-            "of its input is; call model(...), not model.forward(...)"
-        )
-        raise LossError(message)
-    return seen[0]
 
 
 def _document(

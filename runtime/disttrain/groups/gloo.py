@@ -5,6 +5,7 @@ Its messages are neither encrypted nor authenticated; see docs/security.md.
 
 import ctypes
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -60,10 +61,17 @@ class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above
 class GlooGroup(Collective):
     """A formed group."""
 
-    def __init__(self, group: Any, check: Callable[[], None]) -> None:
+    def __init__(
+        self, group: Any, check: Callable[[], None], partition: int = 0, partitions: int = 1
+    ) -> None:
         self._group = group
         self._check = check
         self._is_in_step = True
+        self._peers = GlooCommunicator(group, partition, partitions, check)
+
+    @property
+    def peers(self) -> Communicator:
+        return self._peers
 
     def sum(self, values: Sequence[int], seconds: float | None = None) -> list[int]:
         tensor = torch.tensor(values)
@@ -127,34 +135,42 @@ def _through_host(tensor: Tensor, run: Callable[[Tensor], None]) -> None:
 class GlooCommunicator(Communicator):
     """The partitions of a replica, over sockets; what is on a GPU goes through pinned memory."""
 
-    def __init__(self, group: Any, rank: int, size: int) -> None:
+    def __init__(
+        self, group: Any, rank: int, size: int, check: Callable[[], None] | None = None
+    ) -> None:
+        """`check`: raises when this process is to end, also while it waits; None: it never is."""
         super().__init__(rank, size)
         self._group = group
+        self._await = _await if check is None else _Waiting(check).wait
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
         arriving = [(source, into, _room(into)) for source, into in incoming.items()]
         works = [self._group.recv([room], source, 0) for source, _, room in arriving]
         works += [self._group.send([tensor], to, 0) for to, tensor in sent]
-        return _UnderWay(works, [(into, room) for _, into, room in arriving], sent)
+        landing = [(into, room) for _, into, room in arriving]
+        return _UnderWay(partial(self._await, works), landing, sent)
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         host = tensor.detach().to("cpu", copy=True)
         options = distributed.AllreduceOptions()
         options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
-        _await([self._group.allreduce([host], options)])
+        self._await([self._group.allreduce([host], options)])
         return host.to(tensor.device)
 
 
 class _UnderWay(Exchange):
     def __init__(
-        self, works: list[Any], arriving: list[tuple[Tensor, Tensor]], kept: object
+        self,
+        arrive: Callable[[], None],
+        arriving: list[tuple[Tensor, Tensor]],
+        kept: object,
     ) -> None:
         """`kept` is what gloo reads from while it sends."""
-        self._works, self._arriving, self._kept = works, arriving, kept
+        self._arrive, self._arriving, self._kept = arrive, arriving, kept
 
     def wait(self) -> None:
-        _await(self._works)
+        self._arrive()
         for into, room in self._arriving:
             if into is not room:
                 into.copy_(room, non_blocking=True)
@@ -167,6 +183,44 @@ def _await(works: list[Any]) -> None:
     except RuntimeError as error:
         message = f"a partition of the replica does not answer: {error}"
         raise GroupLost(message) from error
+
+
+class _Waiting:
+    """Waits in a thread of its own: nothing ends gloo's waiting for a message."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._works: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._is_in_step = True
+        threading.Thread(target=self._run, name="partition-waits", daemon=True).start()
+
+    def wait(self, works: list[Any]) -> None:
+        """Raises GroupLost, and what `check` does; after either GroupLost at once."""
+        if not self._is_in_step:
+            message = "the group is not in step any more"
+            raise GroupLost(message)
+        self._is_in_step = False
+        self._works.put(works)
+        while True:
+            try:
+                error = self._ended.get(timeout=_LOOK_AGAIN_SECONDS)
+            except queue.Empty:
+                self._check()
+                continue
+            if error is not None:
+                raise error
+            self._is_in_step = True
+            return
+
+    def _run(self) -> None:
+        while True:
+            try:
+                _await(self._works.get())
+            except BaseException as error:
+                self._ended.put(error)
+            else:
+                self._ended.put(None)
 
 
 def _staged(tensor: Tensor) -> Tensor:
@@ -217,7 +271,7 @@ def form(
         if time.monotonic() >= end:
             raise _not_connected(f"did not connect within {_CONNECT_SECONDS:g} s", address)
     try:
-        return GlooGroup(formed.result(), check)
+        return GlooGroup(formed.result(), check, partition, partitions)
     except RuntimeError as error:
         _hear(check)
         raise _not_connected(f"did not connect: {error}", address) from error

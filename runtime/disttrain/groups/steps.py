@@ -10,7 +10,9 @@ from contextlib import suppress
 
 from torch import Tensor
 
-ORDER_WORDS = 8
+from disttrain.parallel.communicator import Communicator
+
+ORDER_WORDS = 11
 """Numbers that the first process may say of a step, beside its own number."""
 _GOES_ON = 0
 _END_SECONDS = 2.0
@@ -31,6 +33,12 @@ class Collective(ABC):
     @abstractmethod
     def all_reduce(self, tensor: Tensor) -> None:
         """Make each process's tensor the sum of all, with the same bits everywhere. As `sum`."""
+
+    @property
+    def peers(self) -> Communicator:
+        """The same members as partitions of a model, whose calls raise as `sum`."""
+        message = f"{type(self).__name__} carries no tensors from one member to another"
+        raise NotImplementedError(message)
 
     @abstractmethod
     def broadcast(self, tensor: Tensor) -> None:

@@ -99,6 +99,21 @@ def _built(inner: object) -> object:
     return inner
 
 
+class Way(StrEnum):
+    """How a layer is divided among the partitions of a replica."""
+
+    SPATIAL = "spatial"
+    """By rows and columns."""
+    FEATURES = "features"
+    """By output units."""
+    WHOLE = "whole"
+    """Not at all: the first partition computes it."""
+
+
+LayerName = Annotated[str, Field(min_length=1, max_length=255)]
+GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
+
+
 class Replicas(Section):
     """The copies of the model that process data."""
 
@@ -106,8 +121,18 @@ class Replicas(Section):
     """Number of replicas."""
 
     partitions: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Processes of each replica, which start, fail and are started again together. They do not
-    divide the model yet: all but the first only take part in a barrier before each step."""
+    """Processes of each replica, among which its model is divided. They start, fail and are
+    started again together. The model has to be an nn.Sequential."""
+
+    grid: Annotated[str | None, Field(pattern=GRID_PATTERN, max_length=9)] = None
+    """Rows and columns of the partitions over an image, as `2x3`. null: as square as their number
+    lets them be."""
+
+    partitioning: Annotated[dict[LayerName, Way], Field(max_length=1000)] = Field(
+        default_factory=dict
+    )
+    """How layers are divided, by the name that they have in the model; of a container, all that
+    is in it. Others are divided as is usual for their kind."""
 
     ranks: Annotated[int, Field(ge=1, le=1024)] = 1
     """Processes of each replica, which start, fail and are started again together. Each computes

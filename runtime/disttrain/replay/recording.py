@@ -90,6 +90,12 @@ def read(folder: Path) -> Recording:
             f"{folder} is the run of replicas of {job.spec.replicas.ranks} ranks, whose gradients "
             "one process adds up in another order; record a run with replicas.ranks: 1"
         )
+    if job.spec.replicas.partitions > 1:
+        raise NotReplayable(
+            f"{folder} is the run of models divided over {job.spec.replicas.partitions} "
+            "partitions, whose sums one process adds up in another order; record a run with "
+            "replicas.partitions: 1"
+        )
     if not job.spec.record:
         # An audit that is left out is full with a record.
         full = "" if job.spec.audit in {None, Audit.FULL} else " --set spec.audit=full"

@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from disttrain.coordinator.errors import JobOver
@@ -15,12 +15,12 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import forming, prepared, strategies
+from disttrain.replica import following_partition, forming, prepared, strategies
+from disttrain.replica.announced import Step
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.strategies import following_rank
-from disttrain.replica.strategies.following_rank import Step
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 
@@ -37,18 +37,15 @@ def main(config: LaunchConfig) -> int:
     """
     served = ServedMetrics(config.metrics_address)
     spec = config.job.spec
-    ready = prepared.prepare(config, strategies.check_task) if spec.replicas.ranks > 1 else None
+    ready = prepared.prepare(config, strategies.check_task)
+    of_replica = following_rank if spec.replicas.ranks > 1 else following_partition
     membership = Membership(config)
     try:
         join = membership.introduction(served.address)
-        rank = None
-        if ready is None:
-            joined = membership.join(join, ReplicaReport)
-        else:
-            joined = membership.join(ready.introduce(join), ReplicaReport)
-            rank = partial(following_rank.steps, config, ready, membership, joined)
+        joined = membership.join(ready.introduce(join), ReplicaReport)
+        steps_of = partial(of_replica.steps, config, ready, membership, joined)
         with Watchdog(spec.replicas.call_timeout_seconds):
-            return _Follower(config, membership, joined.member, served, rank).run()
+            return _Follower(config, membership, joined.member, served, steps_of).run()
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
@@ -65,10 +62,10 @@ class _Follower:
         membership: Membership,
         member: MemberId,
         served: ServedMetrics,
-        rank: Callable[[Collective], Step] | None,
+        steps_of: Callable[[Collective], Step],
     ) -> None:
-        """`rank`: makes what it computes in a step; None: it takes part in a barrier."""
-        self._rank = rank
+        """`steps_of`: makes what it computes in a step of its group."""
+        self._steps_of = steps_of
         self._config = config
         self._membership = membership
         self._member = member
@@ -106,8 +103,7 @@ class _Follower:
         self._formed = True
         self._served.health.is_ready = True
         LOG.info("takes part", incarnation=self._member.incarnation)
-        step = _nothing if self._rank is None else self._rank(group)
-        code = ExitCode(steps.follow(group, step, lambda: self._leaving))
+        code = ExitCode(steps.follow(group, self._steps_of(group), lambda: self._leaving))
         LOG.info("ends with its group", code=code.name)
         self._membership.told_to_end()
         return code
@@ -123,8 +119,3 @@ class _Follower:
         is_over = self._told is ExitCode.COMPLETE and self._formed
         if not is_over or time.monotonic() >= self._ends_at:
             cancellation.check()
-
-
-def _nothing(order: Sequence[int]) -> None:
-    """Of a partition other than the first: it computes nothing in a step."""
-    del order

@@ -11,15 +11,23 @@ from disttrain.coordinator.protocol.messages import Join
 from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import evaluation, model_tensors, task_calls
+from disttrain.replica import division, evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancellation
+from disttrain.replica.division import Division
 from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.partitions import DividedLoss
 from disttrain.replica.parts import WHOLE
-from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
+from disttrain.replica.pipeline import (
+    Cuts,
+    Pipeline,
+    PipelineConfig,
+    PipelineWithItems,
+    draws_random_numbers,
+)
 from disttrain.replica.ranks import Ranks
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
-from disttrain.replica.work import Cutting, Source
+from disttrain.replica.work import Source
 from disttrain.task import checks
 from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
@@ -36,8 +44,10 @@ class Prepared:
     train: Examples
     test: Examples
     device: torch.device
-    before_step: Callable[[], None] | None = None
-    """What a step waits for: processes of the replica that compute nothing, if it has any."""
+    division: Division | None = None
+    """How the model is divided among several partitions."""
+    divided: DividedLoss | None = None
+    """The loss that it finds with the other partitions of the replica, if it has any."""
     ranks: Ranks | None = None
     """Those among which the replica divides each batch, if it has several."""
 
@@ -53,23 +63,20 @@ class Prepared:
 
     def loss(self) -> LossOfBatch:
         """The loss of one step, in training."""
-        place, before_step = task_calls.mover(self.device), self.before_step
+        if self.divided is not None:
+            return self.divided
+        place = task_calls.mover(self.device)
 
         def alone(batch: Any, context: LossContext) -> BatchLoss:
             return self.task.loss(self.model, place(batch), context)
 
-        def together(batch: Any, context: LossContext) -> BatchLoss:
-            assert before_step is not None  # noqa: S101  Else each is alone.
-            before_step()
-            return alone(batch, context)
-
-        return alone if before_step is None else together
+        return alone
 
     def pipeline(
         self,
         seed: int,
         source: Source,
-        cutting: Cutting,
+        cutting: Cuts,
         cancellation: Cancellation,
         *,
         beside: bool = False,
@@ -89,7 +96,8 @@ class Prepared:
             seed=seed,
             part=WHOLE if self.ranks is None else self.ranks.part,
         )
-        return Pipeline(dataset, collate, source, cutting, config, cancellation)
+        make = Pipeline if self.divided is None else PipelineWithItems
+        return make(dataset, collate, source, cutting, config, cancellation)
 
 
 Check = Callable[[Spec, nn.Module, Mapping[str, GroupFactors]], None]
@@ -115,6 +123,11 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
+    if spec.replicas.partitions > 1:
+        sample = division.sample_shape(task, model)
+        divided = Division(model, spec.replicas, sample, prepared.device)
+        divided.planned(0)
+        prepared = replace(prepared, division=divided)
     place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):
         tried = evaluation.try_one_batch(

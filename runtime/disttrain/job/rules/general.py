@@ -103,14 +103,23 @@ def _schedule_fits(spec: Spec) -> str | None:
     return None
 
 
-def _model_is_not_divided(spec: Spec) -> str | None:
-    partitions = spec.replicas.partitions
-    if partitions == 1:
+def _grid_is_of_the_partitions(spec: Spec) -> str | None:
+    grid, partitions = spec.replicas.grid, spec.replicas.partitions
+    if grid is None:
+        return None
+    rows, columns = map(int, grid.split("x"))
+    if rows * columns == partitions:
         return None
     return (
-        f"is {partitions}, and a model is not divided yet: all but the first process of a replica "
-        "only take part in a barrier before each step"
+        f"must be of {partitions} (spec.replicas.partitions), got {grid}: it is of "
+        f"{rows * columns}; leave it out, or set spec.replicas.partitions to {rows * columns}"
     )
+
+
+def _layers_are_divided(spec: Spec) -> str | None:
+    if not spec.replicas.partitioning or spec.replicas.partitions > 1:
+        return None
+    return "means nothing with one partition; set spec.replicas.partitions, or leave it out"
 
 
 def _ranks_train_together(spec: Spec) -> str | None:
@@ -255,12 +264,16 @@ RULES = (
         _schedule_fits,
     ),
     Rule(
-        "A model is not divided yet: with `partitions` above 1, all but the first process of a "
-        "replica only take part in a barrier before each step.",
-        ("spec", "replicas", "partitions"),
-        (),
-        _model_is_not_divided,
-        Severity.WARNING,
+        "`grid` is of as many partitions as a replica has.",
+        ("spec", "replicas", "grid"),
+        (("spec", "replicas", "partitions"),),
+        _grid_is_of_the_partitions,
+    ),
+    Rule(
+        "`partitioning` says how several partitions divide a model.",
+        ("spec", "replicas", "partitioning"),
+        (("spec", "replicas", "partitions"),),
+        _layers_are_divided,
     ),
     Rule(
         "Only replicas of `localSteps` have several ranks.",

@@ -1,0 +1,92 @@
+"""How a job's model is divided among the processes of a replica."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.job.roles import Replicas
+from disttrain.parallel import cost
+from disttrain.parallel.communicator import Communicator, Done, Exchange
+from disttrain.parallel.partitioning import CannotPartition, Partitioned, Way, partition
+from disttrain.parallel.windows import Grid
+from disttrain.replica.pipeline import read
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.errors import LossError, ModelError
+from disttrain.task.task import Split
+
+
+class Division(NamedTuple):
+    """A whole model, and how it is to be divided."""
+
+    model: nn.Module
+    replicas: Replicas
+    sample: tuple[int, ...]
+    """Shape of what the model is called with, but for the first dimension."""
+    device: torch.device
+
+    def part(self, peers: Communicator) -> Partitioned:
+        """One process's part, with memory of its own. Raises ModelError with the layer's name."""
+        return _part(copy.deepcopy(self.model), self.replicas, peers, self.sample).to(self.device)
+
+    def planned(self, rank: int) -> Partitioned:
+        """Another process's part, without memory. Raises ModelError."""
+        model, peers = copy.deepcopy(self.model).to("meta"), Nobody(rank, self.replicas.partitions)
+        return _part(model, self.replicas, peers, self.sample)
+
+
+def grid_of(replicas: Replicas) -> Grid:
+    """How the partitions of a replica lie; as square as their number lets them, if nobody says."""
+    if replicas.grid is None:
+        return cost.square_grid(replicas.partitions)
+    rows, columns = map(int, replicas.grid.split("x"))
+    return Grid(rows, columns)
+
+
+def _part(
+    model: nn.Module, replicas: Replicas, peers: Communicator, sample: Sequence[int]
+) -> Partitioned:
+    ways = cast("Mapping[str, Way]", replicas.partitioning)
+    try:
+        return partition(model, grid_of(replicas), peers, sample, ways)
+    except CannotPartition as error:
+        message = f"spec.replicas.partitions: {replicas.partitions}: {error}"
+        raise ModelError(message) from error
+
+
+def sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
+    """What the task's loss gives its model, but for the first dimension. Raises TaskError."""
+    seen: list[tuple[int, ...]] = []
+
+    def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
+        del module
+        given = [each for each in (*inputs, *named.values()) if isinstance(each, Tensor)]
+        seen.extend(tuple(each.shape[1:]) for each in given[:1])
+
+    looked_at = copy.deepcopy(model).eval()
+    looked_at.register_forward_pre_hook(look, with_kwargs=True)
+    examples = task.examples(Split.TRAIN, 1)
+    indices = list(range(min(2, examples.count)))
+    with torch.no_grad():
+        task.loss_sum(looked_at, task.collate(read(examples.dataset, indices)), len(indices))
+    if not seen:
+        message = (
+            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
+            "of its input is; call model(...), not model.forward(...)"
+        )
+        raise LossError(message)
+    return seen[0]
+
+
+class Nobody(Communicator):
+    """Of a partition that is planned, and computes nothing."""
+
+    def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
+        del outgoing, incoming
+        return Done()
+
+    def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+        del is_sum
+        return tensor
