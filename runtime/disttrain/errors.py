@@ -16,3 +16,7 @@ class RetryableError(DistTrainError):
 
 class FinalError(DistTrainError):
     """Trying the same again cannot succeed; somebody has to change something first."""
+
+
+class Interruption(Exception):
+    """Ends what a process waits for, also within the user's code, since it is to end."""

@@ -136,7 +136,7 @@ class RankedTraining:
             return loss, len(self._batch[1])
 
         def step(words: Sequence[int]) -> None:
-            rank.step(Order(*words), compute)
+            rank.step(Order.of(words), compute)
             self._stepped.release()
 
         return self._pool.submit(partial(steps.follow, group, step))

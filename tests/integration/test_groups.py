@@ -11,6 +11,7 @@ from builders.runs import TASKS, RunningJob
 
 SAMPLES = 1024
 OF_TWO = "spec.replicas.partitions=2"
+COUNTING = "spec.task.entrypoint=counting:CountingInParts"
 SOON = "spec.coordinator={heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 10}"
 """Nobody waits as long for a core."""
 MEMBERS = ("replica-0-0", "replica-0-1")
@@ -101,13 +102,15 @@ def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
 
 
 def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [OF_TWO, gated(tmp_path)]) as job:
+    with RunningJob(tmp_path, [OF_TWO, COUNTING, gated(tmp_path)]) as job:
         job.wait_until(has_begun)
         strike(job, "replica-0-1", signal.SIGKILL)
         (tmp_path / "gate").touch()
         assert job.wait() == 0
 
-        counts, summary = load_file(job.output / "model.safetensors")["counts"], job.summary()
+        counts, other = load_file(job.output / "model.safetensors")["counts.weight"]
+        summary = job.summary()
+        assert counts.equal(other)
         repeated = int(counts.sum()) - 2 * SAMPLES
         assert int(counts.min()) >= 2
         assert repeated <= summary["samplesRepeated"]
@@ -119,7 +122,7 @@ def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path:
 def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
     tmp_path: Path, name: str
 ) -> None:
-    with RunningJob(tmp_path, [OF_TWO, slow(tmp_path, 1.0)]) as job:
+    with RunningJob(tmp_path, [OF_TWO, COUNTING, slow(tmp_path, 1.0)]) as job:
         job.wait_until(has_begun)
         strike(job, name, signal.SIGTERM)
         assert " left " in job.log("replica-0-0")
@@ -132,7 +135,7 @@ def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
 
 
 def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [OF_TWO, gated(tmp_path)]) as job:
+    with RunningJob(tmp_path, [OF_TWO, COUNTING, gated(tmp_path)]) as job:
         job.wait_until(has_begun)
         before = pids(job, (*MEMBERS, *OTHERS[1:]))
         job.kill("coordinator")
@@ -146,7 +149,7 @@ def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) ->
 
 
 def test_an_interrupted_job_of_groups_goes_on_later(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [OF_TWO, slow(tmp_path, 1.0)]) as job:
+    with RunningJob(tmp_path, [OF_TWO, COUNTING, slow(tmp_path, 1.0)]) as job:
         job.wait_until(has_begun)
         job.interrupt()
         job.wait()

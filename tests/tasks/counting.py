@@ -9,6 +9,7 @@ import ctypes
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import Dataset
 
 import disttrain
@@ -113,6 +115,24 @@ class Counting(disttrain.Task):
         assert isinstance(model, Counts)
         time.sleep(self.measure_seconds)
         return {"counted": model.counts.detach().mean() * len(batch)}
+
+
+class CountingInParts(Counting):
+    """The same for a model that is divided: two outputs count each sample."""
+
+    def model(self) -> nn.Module:
+        counts = nn.Linear(self.samples, 2, bias=False)
+        nn.init.zeros_(counts.weight)
+        return nn.Sequential(OrderedDict(counts=counts))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        if torch.is_grad_enabled():
+            self._step()
+        counted: Tensor = model(functional.one_hot(batch, self.samples).float()).sum()
+        return -counted
+
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"counted": -self.loss(model, batch)}
 
 
 class FailsLate(Counting):

@@ -8,8 +8,9 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -146,8 +147,9 @@ class GlooCommunicator(Communicator):
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
         arriving = [(source, into, _room(into)) for source, into in incoming.items()]
-        works = [self._group.recv([room], source, 0) for source, _, room in arriving]
-        works += [self._group.send([tensor], to, 0) for to, tensor in sent]
+        with _lost_group():
+            works = [self._group.recv([room], source, 0) for source, _, room in arriving]
+            works += [self._group.send([tensor], to, 0) for to, tensor in sent]
         landing = [(into, room) for _, into, room in arriving]
         return _UnderWay(partial(self._await, works), landing, sent)
 
@@ -155,7 +157,9 @@ class GlooCommunicator(Communicator):
         host = tensor.detach().to("cpu", copy=True)
         options = distributed.AllreduceOptions()
         options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
-        self._await([self._group.allreduce([host], options)])
+        with _lost_group():
+            work = self._group.allreduce([host], options)
+        self._await([work])
         return host.to(tensor.device)
 
 
@@ -177,9 +181,16 @@ class _UnderWay(Exchange):
 
 
 def _await(works: list[Any]) -> None:
-    try:
+    with _lost_group():
         for work in works:
             work.wait()
+
+
+@contextmanager
+def _lost_group() -> Iterator[None]:
+    """Raise what gloo says of a member that has ended as GroupLost."""
+    try:
+        yield
     except RuntimeError as error:
         message = f"a partition of the replica does not answer: {error}"
         raise GroupLost(message) from error

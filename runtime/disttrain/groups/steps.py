@@ -12,7 +12,7 @@ from torch import Tensor
 
 from disttrain.parallel.communicator import Communicator
 
-ORDER_WORDS = 11
+ORDER_WORDS = 8
 """Numbers that the first process may say of a step, beside its own number."""
 _GOES_ON = 0
 _END_SECONDS = 2.0

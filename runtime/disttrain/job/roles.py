@@ -110,6 +110,7 @@ class Way(StrEnum):
     """Not at all: the first partition computes it."""
 
 
+LayerWay = Annotated[Way, Field(strict=False)]
 LayerName = Annotated[str, Field(min_length=1, max_length=255)]
 GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
 
@@ -128,7 +129,7 @@ class Replicas(Section):
     """Rows and columns of the partitions over an image, as `2x3`. null: as square as their number
     lets them be."""
 
-    partitioning: Annotated[dict[LayerName, Way], Field(max_length=1000)] = Field(
+    partitioning: Annotated[dict[LayerName, LayerWay], Field(max_length=1000)] = Field(
         default_factory=dict
     )
     """How layers are divided, by the name that they have in the model; of a container, all that

@@ -27,7 +27,7 @@ from disttrain.parallel.layers.partitioned import (
 )
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
-from disttrain.parallel.windows import Grid, split
+from disttrain.parallel.windows import Grid, on_one, split
 
 Way = Literal["spatial", "features", "whole"]
 WAYS: Sequence[Way] = ("spatial", "features", "whole")
@@ -104,16 +104,22 @@ def partition(
     made = _Partitioning(grid, peers, dict(overrides or {}), seed)
     made.check_overrides(model)
     layers = made.container(cast("nn.Sequential", model), "", shape)
-    return Partitioned(layers, peers, made.shape, made.notes)
+    return Partitioned(layers, peers, made.shape, made.notes, shape)
 
 
 class Partitioned(nn.Module):
     """One partition of a model. All partitions call it with the same samples, in the same order."""
 
     def __init__(
-        self, layers: nn.Sequential, peers: Communicator, output: Shape, notes: Sequence[str]
+        self,
+        layers: nn.Sequential,
+        peers: Communicator,
+        output: Shape,
+        notes: Sequence[str],
+        sample: Shape,
     ) -> None:
         super().__init__()
+        self._sample = sample
         self.peers = peers
         self.notes = tuple(notes)
         """What a user should know, such as which layers are not divided."""
@@ -129,7 +135,37 @@ class Partitioned(nn.Module):
 
     def divided(self, x: Tensor) -> DistributedArray:
         """The output, of which each partition has its window. Features are in rows."""
-        value = Value.of_input(x, self.peers)
+        return self._through(Value.of_input(x, self.peers))
+
+    @property
+    def sample(self) -> tuple[int, ...]:
+        """Shape of a sample of the undivided model."""
+        shape = self._sample
+        return (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
+
+    def from_first(self, x: Tensor) -> Tensor:
+        """The whole output, in the first partition, of samples that only that one has.
+
+        Each other partition gets what it needs of them. It gives `no_input`, and gets a tensor
+        without elements, of which it calls backward when the first one does that of the output.
+        """
+        size, shape = self.peers.size, self._sample
+        array = DistributedArray(
+            x[:, None, :, None] if x.dim() == 2 else x,
+            on_one(0, size, shape.height, shape.width),
+            shape.height,
+            shape.width,
+            self.peers,
+        )
+        found = self._through(Value(array, shape.is_flat))
+        whole = found.fetch(on_one(0, size, found.height, found.width))
+        return whole.flatten(1) if self._output.is_flat else whole
+
+    def no_input(self, samples: int, dtype: torch.dtype) -> Tensor:
+        """What a partition other than the first gives to `from_first`."""
+        return torch.empty(samples, self._sample.channels, 0, 0, dtype=dtype)
+
+    def _through(self, value: Value) -> DistributedArray:
         layers = [each for each in self.modules() if isinstance(each, PartitionedLayer)]
         with gradients_summed(layers, self.peers):
             for layer in layers:

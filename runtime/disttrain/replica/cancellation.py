@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from disttrain.errors import Interruption
+
 T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 0.1
 
 
-class Cancelled(Exception):
+class Cancelled(Interruption):
     """The process is to end; what was waited for will not come."""
 
 

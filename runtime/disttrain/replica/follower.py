@@ -15,12 +15,14 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import following_partition, forming, prepared, strategies
-from disttrain.replica.announced import Step
+from disttrain.replica import forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
+from disttrain.replica.division import Division
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
+from disttrain.replica.partitions import FollowingPartition
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.strategies import following_rank
+from disttrain.replica.strategies.following_rank import Step
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 
@@ -38,12 +40,14 @@ def main(config: LaunchConfig) -> int:
     served = ServedMetrics(config.metrics_address)
     spec = config.job.spec
     ready = prepared.prepare(config, strategies.check_task)
-    of_replica = following_rank if spec.replicas.ranks > 1 else following_partition
     membership = Membership(config)
     try:
         join = membership.introduction(served.address)
         joined = membership.join(ready.introduce(join), ReplicaReport)
-        steps_of = partial(of_replica.steps, config, ready, membership, joined)
+        if ready.division is None:
+            steps_of = partial(following_rank.steps, config, ready, membership, joined)
+        else:
+            steps_of = partial(_of_partition, ready.division)
         with Watchdog(spec.replicas.call_timeout_seconds):
             return _Follower(config, membership, joined.member, served, steps_of).run()
     except JobOver as error:
@@ -119,3 +123,7 @@ class _Follower:
         is_over = self._told is ExitCode.COMPLETE and self._formed
         if not is_over or time.monotonic() >= self._ends_at:
             cancellation.check()
+
+
+def _of_partition(division: Division, group: Collective) -> Step:
+    return FollowingPartition(division, group).step

@@ -1,142 +1,169 @@
 """A replica whose model is divided: its first process has the whole model, and speaks for all.
 
-Before each step it gives every partition that partition's part of the values. All compute the loss
-of the same batch, each with its part, and give their gradients back. So the rest of the replica,
-and every strategy, sees one model and its gradient, as if this process had computed it alone.
+The task's loss runs in the first process alone, on the whole model. When it calls the model, all
+partitions compute the output together, each with its part; so do they in backward. Everything else
+in the replica, and every strategy, sees one model and its gradient, as if one process computed it.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from disttrain.coordinator.protocol.fields import Lease
-from disttrain.groups.steps import Leader
+from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import Index
 from disttrain.parallel.partitioning import Partitioned
-from disttrain.replica import task_calls
 from disttrain.replica.division import Division
-from disttrain.replica.partition_messages import Found, Tensors, packed, unpack
-from disttrain.replica.pipeline import Loaded
-from disttrain.task import checks, user_code
-from disttrain.task.loss import BatchLoss, Loss, LossContext
+from disttrain.replica.partition_messages import Tensors, packed, unpack
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
-Apply = Callable[[nn.Module, Any, LossContext], BatchLoss]
-"""`TaskCalls.loss`, of a batch that is where the model computes."""
+_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""Of a model's input."""
+
+
+class Act(IntEnum):
+    """What partitions do together."""
+
+    FORWARD = 0
+    BACKWARD = 1
+
+
+class Renewal(IntEnum):
+    """What of a partition's values becomes the first process's before it computes."""
+
+    KEEP = 0
+    RENEW = 1
+    """Trained parameters and buffers."""
+    BEGIN = 2
+    """Frozen parameters as well."""
 
 
 class Order(NamedTuple):
-    """What the first process tells of a step, in the words that all members sum."""
+    """What the first process tells of an act, in the words that all members sum."""
 
-    lease: int
-    epoch: int
-    portion: int
-    first: int
-    """Place of the batch's first sample in the portion."""
-    end: int
-    """Of the lease in the portion."""
-    batch_size: int
-    """Samples of this batch; none of the lease that comes behind it has more."""
-    portion_size: int
-    step: int
-    """This and what follows is what the loss is told; see `LossContext`."""
-    loss_epoch: int
-    samples: int
-    seed: int
+    act: int
+    call: int
+    """Of the model, since the step began."""
+    seed: int = 0
+    """Of the step."""
+    samples: int = 0
+    input_type: int = 0
+    """Place in `_TYPES`; minus 1 less that if the input has a gradient."""
+    mode: int = 0
+    """A sum: 1 for training, 2 with gradients, 4 in bfloat16 by autocast."""
+    renewal: int = 0
 
     @classmethod
-    def of(cls, loaded: Loaded, context: LossContext) -> "Order":
-        item = loaded.item
-        samples = len(item.indices)
-        begin = item.first + samples - item.end_offset
-        return cls(
-            lease=item.lease,
-            epoch=item.epoch,
-            portion=item.portion,
-            first=item.first,
-            end=begin + item.lease_samples,
-            batch_size=samples,
-            portion_size=item.portion_size,
-            step=context.step,
-            loss_epoch=context.epoch,
-            samples=context.samples,
-            seed=context.seed,
-        )
+    def of(cls, words: Sequence[int]) -> "Order":
+        return cls(*words[: len(cls._fields)])
+
+
+_TRAINS, _HAS_GRADIENTS, _AUTOCASTS = 1, 2, 4
+
+
+class Part:
+    """One partition's part of the model, at work. Acts come in the same order in all partitions."""
+
+    def __init__(self, part: Partitioned, device: torch.device) -> None:
+        self._part = part
+        self._device = device
+        self.values = _values(part)
+        self._dropouts = [each for each in part.modules() if isinstance(each, HashDropout)]
+        self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
+        """By call: input and output, until the next step."""
+
+    def forward(self, order: Order, x: Tensor) -> Tensor:
+        """The output, whole in the first partition and empty in others. Raises GroupLost."""
+        if not order.call:
+            self._outputs.clear()
+        for dropout in self._dropouts:
+            dropout.seed, dropout.step = order.seed, order.call
+        self._part.train(bool(order.mode & _TRAINS))
+        casts = bool(order.mode & _AUTOCASTS)
+        has_gradients = bool(order.mode & _HAS_GRADIENTS)
+        own = x.detach().requires_grad_(order.input_type < 0 and has_gradients)
+        with (
+            torch.set_grad_enabled(has_gradients),
+            torch.autocast(self._device.type, torch.bfloat16, enabled=casts),
+        ):
+            y = self._part.from_first(own)
+        if has_gradients:
+            self._outputs[order.call] = own, y
+        return y.detach()
+
+    def backward(self, call: int, gradient: Tensor | None = None) -> Tensor | None:
+        """Find the gradients of this part; that of its input. Raises GroupLost.
+
+        `gradient`: of the output, in the first partition.
+        """
+        x, y = self._outputs.pop(call)
+        self._part.zero_grad(set_to_none=True)
+        if y.requires_grad:
+            torch.autograd.backward([y], [torch.zeros_like(y) if gradient is None else gradient])
+        return x.grad
+
+    def nothing(self, order: Order) -> Tensor:
+        """The input of a partition other than the first."""
+        kind = _TYPES[order.input_type if order.input_type >= 0 else -1 - order.input_type]
+        return self._part.no_input(order.samples, kind).to(self._device)
+
+    def check_input(self, x: Tensor) -> None:
+        """Raises ValueError for samples of another shape than the model was divided for."""
+        wanted, found = self._part.sample, tuple(x.shape[1:])
+        if found != wanted:
+            message = (
+                f"a divided model takes samples of one shape: it was divided for {wanted}, and "
+                f"{found} came; give all samples one shape, or set spec.replicas.partitions to 1"
+            )
+            raise ValueError(message)
+        if x.dtype not in _TYPES:
+            message = f"a divided model takes floating-point samples, not {x.dtype}; use .float()"
+            raise ValueError(message)
 
     @property
-    def context(self) -> LossContext:
-        return LossContext(
-            step=self.step, epoch=self.loss_epoch, samples=self.samples, seed=self.seed
-        )
-
-    def rest(self) -> Lease:
-        """What is left of the lease from this batch on."""
-        return Lease(
-            id=self.lease,
-            epoch=self.epoch,
-            portion=self.portion,
-            first=self.first,
-            end=self.end,
-        )
+    def gradients(self) -> dict[str, Tensor | None]:
+        return {name: each.grad for name, each in self._part.named_parameters()}
 
 
-class PartOfLoss:
-    """Loss and gradient of one partition. Calls come in the same order in all of them."""
+class FollowingPartition:
+    """A process other than the first. Belongs to the main thread."""
 
-    def __init__(self, part: Partitioned, apply: Apply, device: torch.device) -> None:
-        self._part = part.train()
-        self._apply = apply
-        self._place = task_calls.mover(device)
-        self._dropouts = [each for each in part.modules() if isinstance(each, HashDropout)]
+    def __init__(self, division: Division, group: Collective) -> None:
+        """Raises ModelError."""
+        self._peers = group.peers
+        part = division.part(self._peers)
+        self._part = Part(part, division.device)
+        self._tensors = Tensors(part, self._peers.rank)
 
-    def compute(self, batch: Any, context: LossContext) -> Found:
-        """Raises TaskError, and GroupLost."""
-        for dropout in self._dropouts:
-            dropout.seed, dropout.step = context.seed, 0
-        self._part.zero_grad(set_to_none=True)
-        digest = task_calls.digest(batch)
-        loss = self._apply(self._part, self._place(batch), context)
-        with user_code.running("the loss's backward()"):
-            (loss.mean if loss.sum is None else loss.sum).backward()  # type: ignore[no-untyped-call]
-        return Found(loss, {n: each.grad for n, each in self._part.named_parameters()}, digest)
+    def step(self, words: Sequence[int]) -> None:
+        """Take part in what the first process announces. Raises GroupLost."""
+        order = Order.of(words)
+        if order.act == Act.FORWARD:
+            self._renew(order.renewal)
+            self._part.forward(order, self._part.nothing(order))
+            return
+        self._part.backward(order.call)
+        self._peers.exchange({0: self._tensors.message(self._part.gradients)}, {}).wait()
 
-
-class Partition:
-    """A process other than the first, and its way to that. Belongs to the main thread."""
-
-    def __init__(self, part: Partitioned) -> None:
-        self._values = _values(part)
-        self._peers = part.peers
-        self._tensors = Tensors(part, part.peers.rank)
-        self._is_first = True
-
-    def receive(self) -> None:
-        """Take over this partition's values. Raises GroupLost."""
-        into = [self._values[name] for name, _ in self._tensors.values(first=self._is_first)]
+    def _renew(self, renewal: int) -> None:
+        into = [self._part.values[name] for name, _ in self._tensors.values(renewal)]
         room = torch.empty(sum(each.nbytes for each in into), dtype=torch.uint8)
-        self._peers.exchange({}, {0: room}).wait()
-        unpack(room, into)
-        self._is_first = False
-
-    def give(self, found: Found) -> None:
-        """Send what was found to the first process. Raises GroupLost."""
-        self._peers.exchange({0: self._tensors.message(found)}, {}).wait()
+        if into:
+            self._peers.exchange({}, {0: room}).wait()
+            unpack(room, into)
 
 
-class DividedLoss:
-    """The loss and gradient of a whole model, found together with the other partitions.
+class DividedModel:
+    """The whole model, which calls its partitions. Belongs to the compute thread."""
 
-    See `LossOfBatch`; what it is called with is a `Loaded`. Belongs to the compute thread.
-    """
-
-    def __init__(self, division: Division, leader: Leader, apply: Apply) -> None:
+    def __init__(self, division: Division, leader: Leader) -> None:
         """Raises ModelError."""
         self._model = division.model
         self._leader = leader
@@ -144,89 +171,117 @@ class DividedLoss:
         part = division.part(peers)
         for note in part.notes:
             LOG.warning("a layer is not divided", layer=note)
-        self._values = _values(part)
+        self._part = Part(part, division.device)
         self._own = Tensors(part, 0)
         others = range(1, peers.size)
         self._others = {rank: Tensors(division.planned(rank), rank) for rank in others}
-        self._loss = PartOfLoss(part, apply, division.device)
-        self._is_first = True
+        self._seed = self._calls = 0
+        self._renewal = Renewal.BEGIN
 
-    def __call__(self, loaded: Loaded, context: LossContext) -> BatchLoss:
-        """Raises TaskError, and GroupLost."""
-        self._leader.before_step(*Order.of(loaded, context))
-        self._share()
-        found = self._loss.compute(loaded.batch, context)
-        gradients = self._gather(found)
+    @contextmanager
+    def computing(self, seed: int) -> Iterator[None]:
+        """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
+        self._seed, self._calls = seed, 0
+        self._renewal = max(self._renewal, Renewal.RENEW)
+        self._model.forward = self._forward
+        try:
+            yield
+        finally:
+            del self._model.forward
+
+    def _forward(self, input: Tensor) -> Tensor:  # noqa: A002  As nn.Sequential's.
+        has_gradients = torch.is_grad_enabled()
+        self._part.check_input(input)
+        kind = _TYPES.index(input.dtype)
+        order = Order(
+            act=Act.FORWARD,
+            call=self._calls,
+            seed=self._seed,
+            samples=len(input),
+            input_type=-1 - kind if input.requires_grad else kind,
+            mode=_TRAINS * self._model.training
+            + _HAS_GRADIENTS * has_gradients
+            + _AUTOCASTS * torch.is_autocast_enabled(input.device.type),
+            renewal=self._renewal,
+        )
+        self._calls, self._renewal = self._calls + 1, Renewal.KEEP
+        if not has_gradients:
+            return self.forward(order, input)
+        found: Tensor = _Divided.apply(self, order, input, *self._model.parameters())
+        return found
+
+    def forward(self, order: Order, x: Tensor) -> Tensor:
+        """The output, which all partitions find. Raises GroupLost."""
+        self._leader.before_step(*order)
+        self._share(order.renewal)
+        y = self._part.forward(order, x)
         self._take_buffers()
-        return self._known(found.loss, gradients)
+        return y
 
     @torch.no_grad()
-    def _share(self) -> None:
-        """Give each partition its part of the values that the model has now."""
-        whole, first = _values(self._model), self._is_first
-        messages = {
-            rank: packed([_at(whole[name], index) for name, index in tensors.values(first=first)])
-            for rank, tensors in self._others.items()
-        }
-        under_way = self._peers.exchange(messages, {})
-        for name, index in self._own.values(first=first):
-            self._values[name].copy_(_at(whole[name], index))
-        under_way.wait()
-        self._is_first = False
-
-    @torch.no_grad()
-    def _gather(self, found: Found) -> dict[str, Tensor]:
-        """The whole gradients of those parameters that have one. Raises LossError."""
+    def backward(self, call: int, gradient: Tensor) -> tuple[Tensor | None, list[Tensor | None]]:
+        """The gradients of a call's input, and of all parameters of the model. Raises GroupLost."""
+        self._leader.before_step(*Order(act=Act.BACKWARD, call=call))
+        of_input = self._part.backward(call, gradient)
         messages = {rank: tensors.room for rank, tensors in self._others.items()}
         self._peers.exchange({}, messages).wait()
         whole = dict(self._model.named_parameters())
         gathered: dict[str, Tensor] = {}
-        received = [self._others[rank].read(each, found) for rank, each in messages.items()]
-        for pieces in (self._own.pieces(found), *received):
-            for name, index, gradient in pieces:
-                if index is None:
-                    gathered[name] = gradient
+        received = [self._others[rank].read(each) for rank, each in messages.items()]
+        for pieces in (self._own.pieces(self._part.gradients), *received):
+            for name, place, part in pieces:
+                if place is None:
+                    gathered[name] = part
                     continue
                 if name not in gathered:
                     gathered[name] = torch.zeros_like(whole[name])
-                gathered[name][index] = gradient.to(whole[name].device)
-        return gathered
+                gathered[name][place] = part.to(whole[name].device)
+        return of_input, [gathered.get(name) for name in whole]
+
+    @torch.no_grad()
+    def _share(self, renewal: int) -> None:
+        """Give each partition its part of the values that the model has now."""
+        if renewal == Renewal.KEEP:
+            return
+        whole = _values(self._model)
+        messages = {
+            rank: packed([_at(whole[name], place) for name, place in tensors.values(renewal)])
+            for rank, tensors in self._others.items()
+        }
+        under_way = self._peers.exchange(
+            {to: each for to, each in messages.items() if len(each)}, {}
+        )
+        for name, place in self._own.values(renewal):
+            self._part.values[name].copy_(_at(whole[name], place))
+        under_way.wait()
 
     @torch.no_grad()
     def _take_buffers(self) -> None:
         """What the forward pass made of them, as of running means, which all partitions have."""
         for name, buffer in self._model.named_buffers():
-            if name in self._values:
-                buffer.copy_(self._values[name])
-
-    def _known(self, loss: BatchLoss, gradients: dict[str, Tensor]) -> BatchLoss:
-        """The loss, with its gradient in the whole model's parameters."""
-        parameters = dict(self._model.named_parameters())
-        value = loss.mean if loss.sum is None else loss.sum
-        own = [parameters[name] for name in gradients]
-        known: Tensor = _Known.apply(value.detach(), list(gradients.values()), *own)
-        made = known if loss.count is None else Loss(sum=known, count=loss.count)
-        return replace(checks.check_loss(made), reported=loss.reported)
+            if name in self._part.values:
+                buffer.copy_(self._part.values[name])
 
 
-class _Known(Function):
-    """A number whose gradient in some parameters is known already."""
+class _Divided(Function):
+    """One call of a divided model, as a function of its input and the whole model's parameters."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *parameters: Tensor) -> Tensor:
-        del parameters
-        ctx.gradients = gradients
-        return value.clone()
+    def forward(ctx: Any, model: DividedModel, order: Order, x: Tensor, *_: Tensor) -> Tensor:
+        ctx.model, ctx.call = model, order.call
+        return model.forward(order, x)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        (factor,) = outer
-        return None, None, *(each * factor for each in ctx.gradients)
+        (gradient,) = outer
+        of_input, gradients = ctx.model.backward(ctx.call, gradient)
+        return None, None, of_input, *gradients
 
 
 def _values(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def _at(whole: Tensor, index: Index | None) -> Tensor:
-    return whole if index is None else whole[index]
+def _at(whole: Tensor, place: Index | None) -> Tensor:
+    return whole if place is None else whole[place]

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica import task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.parts import WHOLE, Part
-from disttrain.replica.work import Source, WorkItem
+from disttrain.replica.work import Cutting, Source, WorkItem
 from disttrain.task import user_code
 from disttrain.task.errors import TaskError
 
@@ -38,12 +38,6 @@ class Loaded(NamedTuple):
     item: WorkItem
     batch: Any
     """None: of this part of it there are no samples."""
-
-
-class Cuts(Protocol):
-    """How leases become batches; see `Cutting`."""
-
-    def items(self, lease: Lease) -> Iterator[WorkItem]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +94,7 @@ class Pipeline:
         dataset: Dataset[Any],
         collate: Collate,
         source: Source,
-        cutting: Cuts,
+        cutting: Cutting,
         config: PipelineConfig,
         cancellation: Cancellation,
     ) -> None:
@@ -169,14 +163,6 @@ class Pipeline:
         return None
 
 
-class PipelineWithItems(Pipeline):
-    """Its batches have their items in them: who computes one with others says which it is."""
-
-    def next(self, timeout: float) -> Loaded | None:
-        loaded = super().next(timeout)
-        return None if loaded is None else loaded._replace(batch=loaded)
-
-
 class _Items:
     """What the loader reads: the batches of all leases held. Ends rather than waits.
 
@@ -185,7 +171,7 @@ class _Items:
     workers would end when the garbage collector finds them, in the midst of a step.
     """
 
-    def __init__(self, source: Source, cutting: Cuts, dropped: threading.Event) -> None:
+    def __init__(self, source: Source, cutting: Cutting, dropped: threading.Event) -> None:
         self._source = source
         self._cutting = cutting
         self._dropped = dropped

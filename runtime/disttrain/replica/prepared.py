@@ -15,19 +15,13 @@ from disttrain.replica import division, evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
 from disttrain.replica.model_tensors import ModelTensors
-from disttrain.replica.partitions import DividedLoss
+from disttrain.replica.partitions import DividedModel
 from disttrain.replica.parts import WHOLE
-from disttrain.replica.pipeline import (
-    Cuts,
-    Pipeline,
-    PipelineConfig,
-    PipelineWithItems,
-    draws_random_numbers,
-)
+from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
 from disttrain.replica.ranks import Ranks
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
-from disttrain.replica.work import Source
+from disttrain.replica.work import Cutting, Source
 from disttrain.task import checks
 from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
@@ -46,8 +40,8 @@ class Prepared:
     device: torch.device
     division: Division | None = None
     """How the model is divided among several partitions."""
-    divided: DividedLoss | None = None
-    """The loss that it finds with the other partitions of the replica, if it has any."""
+    divided: DividedModel | None = None
+    """The model, whose output it finds with the other partitions of the replica, if it has any."""
     ranks: Ranks | None = None
     """Those among which the replica divides each batch, if it has several."""
 
@@ -63,20 +57,23 @@ class Prepared:
 
     def loss(self) -> LossOfBatch:
         """The loss of one step, in training."""
-        if self.divided is not None:
-            return self.divided
-        place = task_calls.mover(self.device)
+        place, divided = task_calls.mover(self.device), self.divided
 
         def alone(batch: Any, context: LossContext) -> BatchLoss:
             return self.task.loss(self.model, place(batch), context)
 
-        return alone
+        def together(batch: Any, context: LossContext) -> BatchLoss:
+            assert divided is not None  # noqa: S101  Else each is alone.
+            with divided.computing(context.seed):
+                return alone(batch, context)
+
+        return alone if divided is None else together
 
     def pipeline(
         self,
         seed: int,
         source: Source,
-        cutting: Cuts,
+        cutting: Cutting,
         cancellation: Cancellation,
         *,
         beside: bool = False,
@@ -96,8 +93,7 @@ class Prepared:
             seed=seed,
             part=WHOLE if self.ranks is None else self.ranks.part,
         )
-        make = Pipeline if self.divided is None else PipelineWithItems
-        return make(dataset, collate, source, cutting, config, cancellation)
+        return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
 
 Check = Callable[[Spec, nn.Module, Mapping[str, GroupFactors]], None]

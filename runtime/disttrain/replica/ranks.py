@@ -5,7 +5,7 @@ one vector here. DistributedDataParallel waits inside backward, where nothing ca
 module around the model, whose other methods a task may call.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -50,6 +50,11 @@ class Order(NamedTuple):
     """A `Renewal`."""
     forgets: int
     """1: the optimizer begins anew."""
+
+    @classmethod
+    def of(cls, words: Sequence[int]) -> "Order":
+        """Of the words that all ranks have summed, which may be more."""
+        return cls(*words[: len(cls._fields)])
 
     def rest(self) -> Lease:
         """What is left of the lease from this batch on."""

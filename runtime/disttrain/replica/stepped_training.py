@@ -45,11 +45,7 @@ class SteppedTraining(Training):
         held = HeldLeases(joined.member, self.progress)
         self._source = source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = prepared.train.portions(joined.seed, joined.portion_size)
-        cutting = Cutting(
-            batch_size=defaults.samples_per_step(spec),
-            portion_indices=indices,
-            portion_size=joined.portion_size,
-        )
+        cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
         pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
         loss = prepared.loss()
         tell = partial(self._tell_progress, joined.member, coordinator.request)

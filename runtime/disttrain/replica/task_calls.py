@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from disttrain.coordinator.leases import permutation
-from disttrain.holder.values import bytes_of
 from disttrain.job import defaults
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
@@ -67,18 +65,6 @@ def mover(device: torch.device) -> Callable[[Any], Any]:
 
 def move(batch: Any, device: torch.device) -> Any:
     return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
-
-
-def digest(batch: Any) -> int:
-    """64 bits of the values of all tensors in it, as a signed number."""
-    found = xxhash.xxh3_64()
-
-    def add(tensor: Tensor) -> Tensor:
-        found.update(bytes_of(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)))
-        return tensor
-
-    _each_tensor(batch, add)
-    return int.from_bytes(found.digest(), "little", signed=True)
 
 
 def in_double_precision(batch: Any) -> Any:
@@ -267,9 +253,7 @@ class TaskCalls:
     def _computing(self, model: nn.Module) -> AbstractContextManager[object]:
         if not self._autocasts:
             return nullcontext()
-        # A part of a model may have no parameters.
-        place = next(model.parameters(), torch.empty(0)).device
-        return torch.autocast(place.type, torch.bfloat16)
+        return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
     @contextmanager
     def _precision_in_doubt(self, batch: Any) -> Iterator[None]:

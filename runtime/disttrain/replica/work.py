@@ -35,8 +35,6 @@ class WorkItem(NamedTuple):
     indices: list[int]
     lease_samples: int = 0
     """Of the whole lease; 0: not known."""
-    portion_size: int = 0
-    """Of portions in general; the last one of the data may be shorter. 0: not known."""
 
     @property
     def position(self) -> Position:
@@ -50,8 +48,6 @@ class Cutting:
     batch_size: int
     portion_indices: Callable[[int, int], NDArray[np.int64]]
     """(portion, epoch) to the portion's shuffled sample numbers."""
-    portion_size: int = 0
-    """By which those are cut; 0: not known."""
 
     def items(self, lease: Lease) -> Iterator[WorkItem]:
         """The lease's batches in order; only the last may be shorter."""
@@ -66,7 +62,6 @@ class Cutting:
                 end_offset=end - lease.first,
                 indices=indices[first:end].tolist(),
                 lease_samples=lease.end - lease.first,
-                portion_size=self.portion_size,
             )
 
 

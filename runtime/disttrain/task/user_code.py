@@ -14,7 +14,7 @@ from traceback import StackSummary, TracebackException, extract_stack
 from types import FrameType
 from typing import NamedTuple
 
-from disttrain.errors import DistTrainError
+from disttrain.errors import DistTrainError, Interruption
 from disttrain.job import terminal_text
 from disttrain.task.errors import UserCodeError
 
@@ -93,7 +93,7 @@ def running(what: What) -> Iterator[None]:
     try:
         with noted(what):
             yield
-    except DistTrainError:
+    except (DistTrainError, Interruption):
         raise
     # A script's exit would look like an orderly end, other exceptions that are no Exception like a
     # mistake of ours, after which the process starts again and meets them again.

@@ -57,8 +57,8 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "batchSize: 32",
             "batchSize: 32\n  replicas: {image: x}",
-            "10: spec.replicas.image: unknown field; known here: count, partitions, ranks, "
-            "inner, device, threads, callTimeoutSeconds, template",
+            "10: spec.replicas.image: unknown field; known here: count, partitions, grid, "
+            "partitioning, ranks, inner, device, threads, callTimeoutSeconds, template",
         ),
         (
             "batchSize: 32",

@@ -17,12 +17,11 @@ from builders.networks import a_network
 from builders.parameter_servers import OneShard
 from builders.ranks import RankedTraining, thread_groups
 from disttrain.coordinator.protocol.fields import Lease
-from disttrain.replica.announced import AnnouncedLeases
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.parts import Part
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.ranks import Order, Ranks
-from disttrain.replica.strategies.following_rank import Batches
+from disttrain.replica.strategies.following_rank import AnnouncedLeases, Batches
 from disttrain.replica.work import WorkItem
 from disttrain.task.loss import BatchLoss
 

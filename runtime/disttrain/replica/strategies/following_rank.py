@@ -1,11 +1,13 @@
 """A rank other than the first: it computes its part of each batch, and takes the same steps."""
 
+import queue
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
+from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.groups.steps import Collective
 from disttrain.job import defaults
@@ -13,7 +15,6 @@ from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN, Extent
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import gradient_check, task_calls
-from disttrain.replica.announced import AnnouncedLeases, Step
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.inner_optimizer import OwnSteps
 from disttrain.replica.membership import Membership
@@ -27,6 +28,9 @@ from disttrain.task import user_code
 from disttrain.task.loss import BatchLoss, LossContext
 
 _LOOK_AGAIN_SECONDS = 0.1
+
+Step = Callable[[Sequence[int]], None]
+"""What a rank does in a step, by the words of its order."""
 
 
 def steps(
@@ -50,10 +54,31 @@ def steps(
     batches = Batches(leases, pipeline.next, cancellation.check)
 
     def step(words: Sequence[int]) -> None:
-        order = Order(*words)
+        order = Order.of(words)
         rank.step(order, partial(losses.compute, batches.find(order)))
 
     return step
+
+
+class AnnouncedLeases:
+    """The leases of which the first rank has begun. See `work.Source`."""
+
+    def __init__(self) -> None:
+        self._leases: queue.SimpleQueue[Lease] = queue.SimpleQueue()
+        self.ended = False
+        self.dry = False
+
+    def announce(self, lease: Lease) -> None:
+        self._leases.put(lease)
+
+    def next_now(self) -> Lease | None:
+        return None if self._leases.empty() else self._leases.get()
+
+    def next_within(self, seconds: float) -> Lease | None:
+        try:
+            return self._leases.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
 
 class Batches:

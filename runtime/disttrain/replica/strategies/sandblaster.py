@@ -255,7 +255,7 @@ class BatchTraining(Training):
         held = HeldGroups(member, self.progress, portion_samples)
         self._staging = GroupStaging(self._connection, ask, member, held)
         indices = prepared.train.portions(joined.seed, size)
-        cutting = Cutting(batch_size=size, portion_indices=indices, portion_size=size)
+        cutting = Cutting(batch_size=size, portion_indices=indices)
         source = WorkSource(ask, held, membership.cancellation)
         pipeline = prepared.pipeline(
             joined.seed, source, cutting, membership.cancellation, beside=True

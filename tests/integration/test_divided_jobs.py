@@ -1,0 +1,148 @@
+"""Jobs whose replicas are partitions train what one process for each would."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from builders.runs import RunningJob, set_field
+
+MANIFEST = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: divided}
+spec:
+  task: {entrypoint: "divided_images:DividedImages"}
+  strategy: {downpour: {maxInFlight: 0, optimizer: {sgd: {learningRate: 0.1}}}}
+  batchSize: 8
+  portionSize: 24
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {shards: 2}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+DOWNPOUR = ()
+LOCAL_STEPS = (
+    "spec.strategy={localSteps: {steps: 3, adopt: replace, "
+    "optimizer: {name: AdamW, arguments: {lr: 0.01}}}}",
+    "spec.task.arguments={normalised: false}",
+)
+COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
+SANDBLASTER = (
+    "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
+    "spec.batchSize=null",
+    "spec.portionSize=null",
+    "spec.task.arguments={normalised: false}",
+    "spec.stop={iterations: 6}",
+)
+WARM = (
+    "spec.strategy={sandblaster: {portionSize: 24, optimizer: {lbfgs: {}}, warmStart: "
+    "{samples: 96, batchSize: 8, optimizer: {sgd: {learningRate: 0.1}}}}}",
+    "spec.batchSize=null",
+    "spec.portionSize=null",
+    "spec.task.arguments={normalised: false}",
+    "spec.stop={iterations: 4}",
+)
+
+
+def trained(folder: Path, *assignments: str) -> dict[str, Tensor]:
+    folder.mkdir()
+    with RunningJob(folder, assignments, MANIFEST) as job:
+        assert job.wait() == 0, job.printed()
+        job.assert_promises_held()
+        return load_file(job.output / "model.safetensors")
+
+
+def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
+    assert found.keys() == wanted.keys()
+    here, there = (
+        torch.cat([each[name].double().flatten() for name in sorted(wanted)])
+        for each in (found, wanted)
+    )
+    return float((here - there).norm() / there.norm())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "bound"),
+    [
+        (DOWNPOUR, "partitions: 2", 1e-4),
+        (DOWNPOUR, "partitions: 3, grid: 3x1, partitioning: {hidden: whole}", 1e-4),
+        (COUNTED, "partitions: 4", 1e-4),
+        (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
+        (SANDBLASTER, "partitions: 2", 1e-8),
+        (WARM, "partitions: 2", 1e-3),
+    ],
+    ids=["downpour", "whole", "counted", "local-steps", "sandblaster", "warm-start"],
+)
+def test_the_model_is_that_of_one_process(
+    tmp_path: Path, strategy: tuple[str, ...], replicas: str, bound: float
+) -> None:
+    one = trained(tmp_path / "one", *strategy)
+    divided = f"spec.replicas={{count: 1, device: cpu, threads: 1, {replicas}}}"
+    several = trained(tmp_path / "several", *strategy, divided)
+    assert distance(several, one) <= bound
+
+
+def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole")
+    slow = ("spec.task.arguments={step_seconds: 0.3}", "spec.replicas.partitions=4")
+    (tmp_path / "divided").mkdir()
+    with RunningJob(tmp_path / "divided", slow, MANIFEST) as job:
+        job.wait_until(lambda status: status.get("samples", 0) >= 16)
+        job.interrupt()
+        job.wait()
+        assert job.summary()["phase"] == "Stopped"
+    set_field(job.output, "replicas.partitions", 2)
+    set_field(job.output, "task.arguments", {})
+    with RunningJob.resumed(job.output) as job:
+        assert job.wait() == 0, job.printed()
+        job.assert_promises_held()
+        assert job.summary()["samples"] == 2 * 96
+        assert distance(load_file(job.output / "model.safetensors"), whole) <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("assignments", "said"),
+    [
+        (("spec.replicas.partitions=9",), ("filters", "cannot be divided over 3 x 3")),
+        (
+            ("spec.replicas={partitions: 2, partitioning: {heads: whole}}",),
+            ("partitioning.heads: the model has no such layer; did you mean head?",),
+        ),
+        (
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Unordered"),
+            ("the model is a Around; only an nn.Sequential",),
+        ),
+        (
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Decaying"),
+            ("let it use what the model returns and no parameters",),
+        ),
+        (
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Own"),
+            ("partition 1 of this replica has read another batch than partition 0",),
+        ),
+        (
+            ("spec.replicas={partitions: 4, grid: 1x3}",),
+            ("spec.replicas.grid: must be of 4 (spec.replicas.partitions), got 1x3",),
+        ),
+        (
+            ("spec.replicas={partitioning: {head: whole}}",),
+            ("spec.replicas.partitioning: means nothing with one partition",),
+        ),
+        (
+            ("spec.replicas={partitions: 2, partitioning: {head: rows}}",),
+            ("spec.replicas.partitioning.head", "rows"),
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(
+    tmp_path: Path, assignments: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    with RunningJob(tmp_path, assignments, MANIFEST) as job:
+        assert job.wait() in {1, 2}
+        for each in said:
+            assert each in job.printed()

@@ -1,0 +1,98 @@
+"""Random images for a model that can be divided, and what such tasks can do wrong."""
+
+import time
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset, TensorDataset
+
+import disttrain
+from disttrain import Loss, Split
+
+SAMPLES, CLASSES = 96, 6
+
+
+class DividedImages(disttrain.Task):
+    """`step_seconds` makes steps last, so that a test can act in the middle of a run."""
+
+    def __init__(
+        self, *, normalised: bool = True, dropout: float = 0.0, step_seconds: float = 0.0
+    ) -> None:
+        self.normalised, self.dropout = normalised, dropout
+        self.step_seconds = step_seconds
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(
+            OrderedDict(
+                filters=nn.Conv2d(2, 5, 3, padding=1),
+                norm=nn.BatchNorm2d(5) if self.normalised else nn.Identity(),
+                active=nn.ReLU(),
+                pool=nn.MaxPool2d(2),
+                dropout=nn.Dropout(self.dropout),
+                flat=nn.Flatten(),
+                hidden=nn.Linear(5 * 5 * 4, 13),
+                tanh=nn.Tanh(),
+                head=nn.Linear(13, CLASSES),
+            )
+        )
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        drawn = torch.Generator().manual_seed(1 if split == Split.TRAIN else 2)
+        images = torch.randn(SAMPLES, 2, 10, 9, generator=drawn)
+        labels = torch.randint(0, CLASSES, (SAMPLES,), generator=drawn)
+        return TensorDataset(images + 0.3 * labels[:, None, None, None], labels)
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        images, labels = batch
+        if torch.is_grad_enabled():
+            time.sleep(self.step_seconds)
+        return functional.cross_entropy(model(images), labels)
+
+
+class Counted(DividedImages):
+    """Every other sample does not count."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        images, labels = batch
+        losses = functional.cross_entropy(model(images), labels, reduction="none")
+        counts = (labels % 2 == 0).float()
+        return Loss(sum=(losses * counts).sum(), count=counts.sum())
+
+
+class Decaying(DividedImages):
+    """Its loss looks at parameters, of which each partition has a part."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        found = super().loss(model, batch)
+        assert isinstance(found, Tensor)
+        return found + sum(each.square().sum() for each in model.parameters())
+
+
+class Own(DividedImages):
+    """Each process reads other numbers."""
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        images = torch.rand(
+            SAMPLES, 2, 10, 9, generator=torch.Generator().manual_seed(torch.seed())
+        )
+        return TensorDataset(images, torch.zeros(SAMPLES, dtype=torch.long))
+
+
+class Unordered(DividedImages):
+    """A model that says nothing of the order of its layers."""
+
+    def model(self) -> nn.Module:
+        made = super().model()
+
+        class Around(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = made
+
+            def forward(self, x: Tensor) -> Any:
+                return self.inner(x)
+
+        return Around()
