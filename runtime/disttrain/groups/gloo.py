@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -130,25 +130,35 @@ class GlooCommunicator(Communicator):
     def __init__(self, group: Any, rank: int, size: int) -> None:
         super().__init__(rank, size)
         self._group = group
+        # Gloo holds up who hands it a message while it reads another one from the same peer. So
+        # that is a thread's business, and the caller computes meanwhile.
+        self._hands_over = ThreadPoolExecutor(1, thread_name_prefix="exchange")
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
         arriving = [(source, into, _room(into)) for source, into in incoming.items()]
-        works = [self._group.recv([room], source, 0) for source, _, room in arriving]
-        works += [self._group.send([tensor], to, 0) for to, tensor in sent]
-        return _UnderWay(works, [(into, room) for _, into, room in arriving], sent)
+
+        def hand_over() -> list[Any]:
+            works = [self._group.recv([room], source, 0) for source, _, room in arriving]
+            return works + [self._group.send([tensor], to, 0) for to, tensor in sent]
+
+        handed_over = self._hands_over.submit(hand_over)
+        return _UnderWay(handed_over.result, [(into, room) for _, into, room in arriving], sent)
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         host = tensor.detach().to("cpu", copy=True)
         options = distributed.AllreduceOptions()
         options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
-        _await([self._group.allreduce([host], options)])
+        _await(lambda: [self._group.allreduce([host], options)])
         return host.to(tensor.device)
 
 
 class _UnderWay(Exchange):
     def __init__(
-        self, works: list[Any], arriving: list[tuple[Tensor, Tensor]], kept: object
+        self,
+        works: Callable[[], list[Any]],
+        arriving: list[tuple[Tensor, Tensor]],
+        kept: object,
     ) -> None:
         """`kept` is what gloo reads from while it sends."""
         self._works, self._arriving, self._kept = works, arriving, kept
@@ -160,9 +170,9 @@ class _UnderWay(Exchange):
                 into.copy_(room, non_blocking=True)
 
 
-def _await(works: list[Any]) -> None:
+def _await(works: Callable[[], list[Any]]) -> None:
     try:
-        for work in works:
+        for work in works():
             work.wait()
     except RuntimeError as error:
         message = f"a partition of the replica does not answer: {error}"
