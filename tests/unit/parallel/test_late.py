@@ -84,13 +84,9 @@ def test_weights_have_their_gradients_before_messages_are_waited_for(*, overlaps
         watched.overlaps = overlaps
         made = partition(copy.deepcopy(model), Grid(1, 2), watched, (3, 8, 8))
         y = made.divided(torch.randn(2, 3, 8, 8)).tensor.sum()
-        token = (
-            next(node for node in _nodes(y.grad_fn) if "OfParameters" in node.name())
-            if (overlaps)
-            else None
-        )
-        if token is not None:
-            token.register_hook(lambda *_: watched.seen.append("weights"))
+        for node in _nodes(y.grad_fn):
+            if "OfParameters" in node.name():
+                node.register_hook(lambda *_: watched.seen.append("weights"))
         watched.seen.clear()
         y.backward()  # type: ignore[no-untyped-call]
         return watched.seen
