@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from disttrain.parallel.communicator import Communicator, Done, Exchange
@@ -135,6 +135,7 @@ class _Begin(Function):
         return own.new_empty(0)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, token: Tensor) -> tuple[Tensor, None]:
         del token
         return ctx.crossing.end(), None  # type: ignore[attr-defined]
@@ -148,6 +149,7 @@ class _Finish(Function):
         return crossing.end()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         ctx.crossing.begin_scatter(gradient)  # type: ignore[attr-defined]
         return gradient.new_zeros(0), None
@@ -164,6 +166,7 @@ class _Assemble(Function):
         return crossing.end()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
         plan, peers = ctx.plan, ctx.peers  # type: ignore[attr-defined]
         return gather(gradient, plan, peers), None, None
@@ -176,6 +179,7 @@ class _Everywhere(Function):
         return gather(own, plan, peers)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
         rows, columns = ctx.own  # type: ignore[attr-defined]
         return gradient[:, :, rows, columns], None, None

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from disttrain.parallel.array import Arriving
@@ -134,6 +134,7 @@ class _OfInput(Function):
         return late.product.forward(x, parameters)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, *parameters = ctx.saved_tensors  # type: ignore[attr-defined]
         late = ctx.late  # type: ignore[attr-defined]
@@ -150,6 +151,7 @@ class _OfParameters(Function):
         return parameters[0].new_empty(0)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, token: Tensor) -> tuple[Tensor | None, ...]:
         del token
         late = ctx.late  # type: ignore[attr-defined]
