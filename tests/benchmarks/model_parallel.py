@@ -25,6 +25,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
 from disttrain.groups import gloo
 from disttrain.parallel import (
@@ -37,6 +38,7 @@ from disttrain.parallel import (
     Partitioned,
     partition,
 )
+from disttrain.parallel.cost import Machine, plan
 from disttrain.parallel.layers.partitioned import PartitionedLayer
 
 H100_FLOPS = {"float32": 67e12, "bfloat16": 989e12}
@@ -211,26 +213,30 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
 
     One after the other in the same processes, since a shared machine is faster and slower.
     """
+    before_all = planned(model, machine_here(peers))
     whole = Training.of(part(model, Grid(1, 1), Alone(), job.device), model, job)
     divided = Training.of(part(model, Grid(*job.grid), peers, job.device), model, job)
     found = []
     for each in range(-1, job.rounds):
         seconds = {}
-        before = asdict(peers.traffic)
+        exposed = {}
         for name, training, works in (
             ("one", whole, peers.rank == 0),
+            ("waiting", divided, True),
             ("divided", divided, True),
             ("apart", whole, True),
         ):
             peers.sum(torch.zeros(1))
-            began = time.perf_counter()
+            peers.overlaps = name != "waiting"
+            before, began = asdict(peers.traffic), time.perf_counter()
             for _ in range(job.steps if works else 0):
                 training.step()
             seconds[name] = (time.perf_counter() - began) / job.steps
-        after = asdict(peers.traffic)
+            after = asdict(peers.traffic)
+            exposed[name] = {key: (after[key] - before[key]) / job.steps for key in after}
         if each >= 0:
-            crossed = {name: (after[name] - before[name]) / job.steps for name in after}
-            found.append({**seconds, **crossed})
+            waited = exposed["waiting"]["exposed_seconds"]
+            found.append({**seconds, **exposed["divided"], "waited_seconds": waited, **before_all})
     return found
 
 
@@ -296,14 +302,31 @@ def compared(name: str, batch: int, ranks: Sequence[Sequence[dict[str, float]]])
                 "samples_per_second_apart": apart,
                 "speed_up": divided / one,
                 "of_two_processes": divided / apart,
-                "exposed_milliseconds_per_step": 1e3
-                * statistics.mean(each["exposed_seconds"] for each in both),
+                "samples_per_second_without_overlap": batch / max(e["waiting"] for e in both),
+                "exposed_milliseconds": 1e3 * sum(e["exposed_seconds"] for e in both) / 2,
+                "exposed_without_overlap": 1e3 * sum(e["waited_seconds"] for e in both) / 2,
+                "planned_of_measured_seconds_of_one": both[0]["planned_seconds_of_one"]
+                / both[0]["one"],
+                "planned_of_measured_seconds": both[0]["planned_seconds"]
+                / max(each["divided"] for each in both),
+                "planned_speed_up": both[0]["planned_seconds_of_one"] / both[0]["planned_seconds"],
                 "messages_per_step": sum(each["messages"] for each in both),
                 "bytes_per_step": sum(each["nbytes"] for each in both),
             }
         )
     medians = {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
     return {"model": name, **medians}
+
+
+def planned(model: Model, machine: Machine) -> dict[str, float]:
+    """Seconds that `disttrain plan` says."""
+    with torch.device("meta"):
+        made = model.make()
+    grids = {"planned_seconds_of_one": Grid(1, 1), "planned_seconds": Grid(1, 2)}
+    return {
+        name: plan(made, grid, machine, model.sample, model.batch).seconds
+        for name, grid in grids.items()
+    }
 
 
 def main() -> None:

@@ -67,6 +67,22 @@ def test_exchanges_one_after_the_other_stay_in_order(
     assert [each.tolist() for each in run(2, work)] == [wanted, wanted]
 
 
+def test_several_exchanges_may_be_under_way(run: Callable[[int, Work], list[Tensor]]) -> None:
+    def work(peers: Communicator) -> Tensor:
+        other = 1 - peers.rank
+        into = [torch.empty(50_000) for _ in range(5)]
+        under_way = [
+            peers.exchange({other: torch.full((50_000,), float(number))}, {other: each})
+            for number, each in enumerate(into)
+        ]
+        for each in under_way:
+            each.wait()
+        assert peers.sum(torch.ones(1)).item() == 2.0
+        return torch.stack(into).mean(dim=1)
+
+    assert [each.tolist() for each in run(2, work)] == [[0.0, 1.0, 2.0, 3.0, 4.0]] * 2
+
+
 def test_one_may_send_to_one_who_sends_nothing(
     run: Callable[[int, Work], list[Tensor]],
 ) -> None:

@@ -32,6 +32,7 @@ LOCAL_STEPS = (
     "spec.task.arguments={normalised: false}",
 )
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
+DECAYING = ("spec.task.entrypoint=divided_images:Decaying",)
 SANDBLASTER = (
     "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
     "spec.batchSize=null",
@@ -72,11 +73,12 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (DOWNPOUR, "partitions: 2", 1e-4),
         (DOWNPOUR, "partitions: 3, grid: 3x1, partitioning: {hidden: whole}", 1e-4),
         (COUNTED, "partitions: 4", 1e-4),
+        (DECAYING, "partitions: 2", 1e-4),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (WARM, "partitions: 2", 1e-3),
     ],
-    ids=["downpour", "whole", "counted", "local-steps", "sandblaster", "warm-start"],
+    ids=["downpour", "whole", "counted", "decaying", "local-steps", "sandblaster", "warm-start"],
 )
 def test_the_model_is_that_of_one_process(
     tmp_path: Path, strategy: tuple[str, ...], replicas: str, bound: float
@@ -118,12 +120,8 @@ def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None
             ("the model is a Around; only an nn.Sequential",),
         ),
         (
-            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Decaying"),
-            ("let it use what the model returns and no parameters",),
-        ),
-        (
-            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Own"),
-            ("partition 1 of this replica has read another batch than partition 0",),
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Growing"),
+            ("a divided model takes samples of one shape: it was divided for (2, 10, 9)",),
         ),
         (
             ("spec.replicas={partitions: 4, grid: 1x3}",),

@@ -754,6 +754,18 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parallel/test_array.py",),
     ),
     Mutant(
+        name="gradients of weights that are computed after all messages",
+        file=f"{_R}/parallel/late.py",
+        old="""    token = _OfParameters.apply(late, *parameters)
+    found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
+""",
+        new="""    x = arriving.wait()
+    token = _OfParameters.apply(late, *parameters)
+    found: Tensor = _OfInput.apply(x, token, late, *_detached(parameters))
+""",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
         name="gradients of tied parameters in the wrong places",
         file=f"{_R}/parallel/communicator.py",
         old="for place, each, part in zip(places, own, parts, strict=True):",

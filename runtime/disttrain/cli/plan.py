@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from disttrain.cli import plan_picture
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.job import defaults, manifest_file
 from disttrain.parallel import cost
-from disttrain.parallel.cost import Machine, PlannedStep
-from disttrain.parallel.partitioning import CannotPartition
+from disttrain.parallel.cost import Machine, PlannedStep, Purpose
+from disttrain.parallel.partitioned import CannotPartition
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import sample_shape
@@ -33,8 +34,10 @@ _TITLES = (
     "speed-up",
     "crossing",
     "waiting",
+    "GFLOP",
     "parameters",
     "activations",
+    "memory",
     "sent",
     "messages",
 )
@@ -63,6 +66,13 @@ Jitter = Annotated[
         min=0.0, max=0.5, metavar="SHARE", help="Standard deviation of a layer, of its seconds."
     ),
 ]
+Inference = Annotated[
+    bool, typer.Option("--inference", help="Plan forward alone, without backward.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.svg", help="Also draw the speed-up over partitions into a file."),
+]
 
 
 def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
@@ -72,24 +82,32 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     latency: Latency = 0.00005,
     flops: Flops = None,
     jitter: Jitter = 0.0,
+    plot: Plot = None,
     assignments: Assignments = None,
     *,
+    inference: Inference = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a model would gain by being divided over several processes.
 
     Nothing is trained: the divided model runs without values, and what its layers compute and send
     is counted. Seconds are of forward and backward of one batch, by the machine that the options
-    describe. Only an nn.Sequential can be divided.
+    describe. Operations, parameters, activations and memory are those of the partition with the
+    most. Only an nn.Sequential can be divided.
 
     Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
 
     Example: disttrain plan job.yaml --partitions 1,2,4,8,16 --bandwidth 1Gb
 
     Example: disttrain plan job.yaml --partitions 1x2,2x2 --flops 5e10 --jitter 0.1
+
+    Example: disttrain plan job.yaml --partitions 1,4,16,64 --inference --plot gains.svg
     """
     grids = grids_of(partitions)
     machine_speed = machines.bandwidth(bandwidth)
+    if plot is not None and plot.suffix != ".svg":
+        message = f"--plot: {plot.name[:40]!r} does not end with .svg, the only kind that is drawn"
+        raise WrongMachines(message)
     loaded = manifest_file.load_accepted(job, assignments or ()).job
     task = task_calls.load(loaded, job.absolute().parent)
     samples = defaults.samples_per_step(loaded.spec)
@@ -101,16 +119,20 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         latency_seconds=latency,
         jitter=jitter,
     )
+    purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
     planned, refused = [], []
     for grid in grids:
         try:
-            planned.append(cost.plan(model, grid, machine, shape, samples))
+            planned.append(cost.plan(model, grid, machine, shape, samples, purpose=purpose))
         except CannotPartition as error:
             refused.append(f"{_said(grid)}: {error}")
     if as_json:
         typer.echo(json.dumps(_document(planned, refused, machine), indent=2))
     else:
         typer.echo("\n".join(lines(planned, refused, machine, samples)))
+    if plot is not None and planned:
+        points = [(step.partitions, _gain(planned[0], step)) for step in planned]
+        plot.write_text(plan_picture.svg(points, f"{loaded.metadata.name}: {purpose.value}"))
     raise typer.Exit(0 if planned else 2)
 
 
@@ -188,8 +210,10 @@ def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
     yield f"{gained:.2f}"
     yield f"{step.crossing_seconds / seconds:.0%}"
     yield f"{step.waiting_seconds / seconds:.0%}"
+    yield f"{step.flops / 1e9:.3g}"
     yield f"{step.parameters:,}"
     yield _bytes(step.activation_bytes)
+    yield _bytes(step.memory_bytes)
     yield _bytes(step.nbytes)
     yield f"{step.messages:,}"
 

@@ -8,12 +8,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -22,6 +21,8 @@ from disttrain.groups.errors import GroupLost, NotConnected
 from disttrain.groups.meeting import Meeting
 from disttrain.groups.steps import Collective
 from disttrain.parallel.communicator import Communicator, Exchange
+
+T = TypeVar("T")
 
 _Gloo: Any = distributed.ProcessGroupGloo
 """Torch's type information lacks what is used of it."""
@@ -137,101 +138,93 @@ class GlooCommunicator(Communicator):
     """The partitions of a replica, over sockets; what is on a GPU goes through pinned memory."""
 
     def __init__(
-        self, group: Any, rank: int, size: int, check: Callable[[], None] | None = None
+        self, group: Any, rank: int, size: int, check: Callable[[], None] = lambda: None
     ) -> None:
-        """`check`: raises when this process is to end, also while it waits; None: it never is."""
+        """`check` raises when this process is to end: so do all that wait here."""
         super().__init__(rank, size)
         self._group = group
-        self._await = _await if check is None else _Waiting(check).wait
+        self._thread = _ExchangeThread(check)
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
         arriving = [(source, into, _room(into)) for source, into in incoming.items()]
-        with _lost_group():
+
+        def hand_over() -> list[Any]:
             works = [self._group.recv([room], source, 0) for source, _, room in arriving]
-            works += [self._group.send([tensor], to, 0) for to, tensor in sent]
+            return works + [self._group.send([tensor], to, 0) for to, tensor in sent]
+
+        handed_over = self._thread.begin(hand_over)
         landing = [(into, room) for _, into, room in arriving]
-        return _UnderWay(partial(self._await, works), landing, sent)
+        return _UnderWay(self._thread, handed_over, landing, sent)
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         host = tensor.detach().to("cpu", copy=True)
         options = distributed.AllreduceOptions()
         options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
-        with _lost_group():
-            work = self._group.allreduce([host], options)
-        self._await([work])
+        self._thread.call(lambda: self._group.allreduce([host], options).wait())
         return host.to(tensor.device)
+
+
+class _ExchangeThread:
+    """Hands messages to gloo and waits for them, one after the other.
+
+    Gloo holds up who hands it a message while it reads another one from the same peer, and nothing
+    ends its waiting. So that is a thread's business: the caller computes meanwhile, and may end.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._acts: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="exchange", daemon=True).start()
+
+    def begin(self, act: Callable[[], T]) -> "Future[T]":
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(act())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._acts.put(run)
+        return future
+
+    def call(self, act: Callable[[], T]) -> T:
+        """As `begin`, and return when it is done. Raises GroupLost, and what `check` does."""
+        future = self.begin(act)
+        while not wait([future], _LOOK_AGAIN_SECONDS).done:
+            self._check()
+        try:
+            return future.result()
+        except RuntimeError as error:
+            message = f"a partition of the replica does not answer: {error}"
+            raise GroupLost(message) from error
+
+    def _run(self) -> None:
+        while True:
+            self._acts.get()()
 
 
 class _UnderWay(Exchange):
     def __init__(
         self,
-        arrive: Callable[[], None],
+        thread: _ExchangeThread,
+        works: "Future[list[Any]]",
         arriving: list[tuple[Tensor, Tensor]],
         kept: object,
     ) -> None:
         """`kept` is what gloo reads from while it sends."""
-        self._arrive, self._arriving, self._kept = arrive, arriving, kept
+        self._thread, self._works, self._arriving, self._kept = thread, works, arriving, kept
 
     def wait(self) -> None:
-        self._arrive()
+        self._thread.call(self._ended)
         for into, room in self._arriving:
             if into is not room:
                 into.copy_(room, non_blocking=True)
 
-
-def _await(works: list[Any]) -> None:
-    with _lost_group():
-        for work in works:
+    def _ended(self) -> None:
+        for work in self._works.result():
             work.wait()
-
-
-@contextmanager
-def _lost_group() -> Iterator[None]:
-    """Raise what gloo says of a member that has ended as GroupLost."""
-    try:
-        yield
-    except RuntimeError as error:
-        message = f"a partition of the replica does not answer: {error}"
-        raise GroupLost(message) from error
-
-
-class _Waiting:
-    """Waits in a thread of its own: nothing ends gloo's waiting for a message."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
-        self._works: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
-        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._is_in_step = True
-        threading.Thread(target=self._run, name="partition-waits", daemon=True).start()
-
-    def wait(self, works: list[Any]) -> None:
-        """Raises GroupLost, and what `check` does; after either GroupLost at once."""
-        if not self._is_in_step:
-            message = "the group is not in step any more"
-            raise GroupLost(message)
-        self._is_in_step = False
-        self._works.put(works)
-        while True:
-            try:
-                error = self._ended.get(timeout=_LOOK_AGAIN_SECONDS)
-            except queue.Empty:
-                self._check()
-                continue
-            if error is not None:
-                raise error
-            self._is_in_step = True
-            return
-
-    def _run(self) -> None:
-        while True:
-            try:
-                _await(self._works.get())
-            except BaseException as error:
-                self._ended.put(error)
-            else:
-                self._ended.put(None)
 
 
 def _staged(tensor: Tensor) -> Tensor:

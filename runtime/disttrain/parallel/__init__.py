@@ -10,7 +10,8 @@ from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.local import LocallyConnected2d
 from disttrain.parallel.layers.pooling import L2Pool2d
 from disttrain.parallel.losses import cross_entropy, one_vs_all
-from disttrain.parallel.partitioning import CannotPartition, Partitioned, partition
+from disttrain.parallel.partitioned import CannotPartition, Partitioned
+from disttrain.parallel.partitioning import partition
 from disttrain.parallel.windows import Box, Grid, Span
 
 __all__ = [

@@ -1,13 +1,14 @@
 """A global array of which each partition has a window: Coates et al. 2013, section 4.2."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.windows import Box, Plan, Windows, on_all, whole
 
 
@@ -36,13 +37,17 @@ class DistributedArray:
 
         In backward the gradients go back to their owners, who add them up.
         """
+        return self.begin_fetch(needed, padding).wait()
+
+    def begin_fetch(self, needed: Windows, padding: float = 0.0) -> "Arriving":
+        """As `fetch`. What is computed until its result is waited for goes on meanwhile."""
         inside = tuple(box.meets(whole(self.height, self.width)) for box in needed)
         plan, rank = Plan(self.windows, inside), self.peers.rank
         if inside[rank].area and not plan.crosses(rank):
             own = _view(self.tensor, inside[rank], self.window)
-            return padded(own, inside[rank], needed[rank], padding)
-        found: Tensor = _Fetch.apply(self.tensor, plan, needed[rank], padding, self.peers)
-        return found
+            return Arriving(padded(own, inside[rank], needed[rank], padding))
+        crossing = Crossing(plan, needed[rank], padding, self.peers)
+        return Arriving(_Begin.apply(self.tensor, crossing), crossing)
 
     def everywhere(self) -> Tensor:
         """The whole array in each partition, which all go on with in the same way. Under autograd.
@@ -77,6 +82,9 @@ class Everywhere:
         inside = own.meets(everything)
         return padded(_view(self.tensor, inside, everything), inside, own, padding)
 
+    def begin_fetch(self, needed: Windows, padding: float = 0.0) -> "Arriving":
+        return Arriving(self.fetch(needed, padding))
+
 
 def assembled(
     tensor: Tensor, written: Windows, windows: Windows, peers: Communicator
@@ -98,18 +106,53 @@ def padded(x: Tensor, has: Box, wanted: Box, value: float) -> Tensor:
     return functional.pad(x, (left, right, above, below), value=value)
 
 
-class _Fetch(Function):
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, own: Tensor, plan: Plan, wanted: Box, padding: float, peers: Communicator
-    ) -> Tensor:
-        ctx.plan, ctx.wanted, ctx.peers = plan, wanted, peers  # type: ignore[attr-defined]
-        return gather(own, plan, peers, wanted, padding)
+class Arriving:
+    """A window that was asked for."""
+
+    def __init__(self, tensor: Tensor, crossing: "Crossing | None" = None) -> None:
+        """`tensor`: the window, or if something crosses a token by which autograd knows of it."""
+        self._tensor, self._crossing = tensor, crossing
+        self.has_gradient = crossing is not None and tensor.requires_grad
+        """Whether its gradient will cross a border in backward."""
+
+    def wait(self) -> Tensor:
+        if self._crossing is None:
+            return self._tensor
+        found: Tensor = _Finish.apply(self._tensor, self._crossing)
+        return found
+
+
+class _Begin(Function):
+    """Gather, which `_Finish` ends. In backward that one begins to scatter, and this one ends it.
+
+    Backward computes between the two what forward made between them: see late.py.
+    """
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        found = scatter(gradient, ctx.plan, ctx.peers, ctx.wanted)  # type: ignore[attr-defined]
-        return found, None, None, None, None
+    def forward(ctx: FunctionCtx, own: Tensor, crossing: "Crossing") -> Tensor:
+        ctx.crossing = crossing  # type: ignore[attr-defined]
+        crossing.begin_gather(own)
+        return own.new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, token: Tensor) -> tuple[Tensor, None]:
+        del token
+        return ctx.crossing.end(), None  # type: ignore[attr-defined]
+
+
+class _Finish(Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, token: Tensor, crossing: "Crossing") -> Tensor:
+        del token
+        ctx.crossing = crossing  # type: ignore[attr-defined]
+        return crossing.end()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        ctx.crossing.begin_scatter(gradient)  # type: ignore[attr-defined]
+        return gradient.new_zeros(0), None
 
 
 class _Assemble(Function):
@@ -118,68 +161,101 @@ class _Assemble(Function):
     @staticmethod
     def forward(ctx: FunctionCtx, held: Tensor, plan: Plan, peers: Communicator) -> Tensor:
         ctx.plan, ctx.peers = plan, peers  # type: ignore[attr-defined]
-        return scatter(held, plan, peers, plan.needed[peers.rank])
+        crossing = Crossing(plan, plan.needed[peers.rank], 0.0, peers)
+        crossing.begin_scatter(held)
+        return crossing.end()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
         plan, peers = ctx.plan, ctx.peers  # type: ignore[attr-defined]
-        return gather(gradient, plan, peers, plan.needed[peers.rank]), None, None
+        return gather(gradient, plan, peers), None, None
 
 
 class _Everywhere(Function):
     @staticmethod
     def forward(ctx: FunctionCtx, own: Tensor, plan: Plan, peers: Communicator) -> Tensor:
         ctx.own = plan.owned[peers.rank].within(plan.needed[peers.rank])  # type: ignore[attr-defined]
-        return gather(own, plan, peers, plan.needed[peers.rank])
+        return gather(own, plan, peers)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
         rows, columns = ctx.own  # type: ignore[attr-defined]
         return gradient[:, :, rows, columns], None, None
 
 
-def gather(
-    own: Tensor, plan: Plan, peers: Communicator, wanted: Box, padding: float = 0.0
-) -> Tensor:
-    """From the windows that are owned to `wanted`: what is needed here, and padding around it."""
-    rank = peers.rank
-    owned, needed = plan.owned[rank], plan.needed[rank]
-    outgoing = {to: _part(own, box, owned) for to, box in plan.sent_by(rank)}
-    received = dict(plan.received_by(rank))
-    incoming = {source: _room(own, box) for source, box in received.items()}
-    under_way = peers.exchange(outgoing, incoming)
-    out = _room(own, wanted)
-    _fill_around(out, needed, wanted, padding)
-    kept = plan.between(rank, rank)
-    if kept.area:
-        _view(out, kept, wanted).copy_(_view(own, kept, owned))
-    under_way.wait()
-    for source, box in received.items():
-        _view(out, box, wanted).copy_(incoming[source])
-    return out
+def gather(own: Tensor, plan: Plan, peers: Communicator) -> Tensor:
+    """From the windows that are owned to the one that is needed here."""
+    crossing = Crossing(plan, plan.needed[peers.rank], 0.0, peers)
+    crossing.begin_gather(own)
+    return crossing.end()
 
 
-def scatter(held: Tensor, plan: Plan, peers: Communicator, wanted: Box) -> Tensor:
-    """The transpose of `gather`: what is held of others goes to its owner, who adds it up.
+class Crossing:
+    """Between the windows that are owned and `wanted`: what is needed here, and padding around it.
 
-    In the order of ranks, so that the same run has the same bits.
+    Scattering is the transpose of gathering: what is held of others goes to its owner, who adds it
+    up, in the order of ranks, so that the same run has the same bits.
     """
-    rank = peers.rank
-    owned = plan.owned[rank]
-    outgoing = {owner: _part(held, box, wanted) for owner, box in plan.received_by(rank)}
-    places = dict(plan.sent_by(rank))
-    incoming = {source: _room(held, box) for source, box in places.items()}
-    under_way = peers.exchange(outgoing, incoming)
-    kept = plan.between(rank, rank)
-    out = _room(held, owned)
-    if kept != owned:
-        out.zero_()
-    if kept.area:
-        _view(out, kept, owned).copy_(_view(held, kept, wanted))
-    under_way.wait()
-    for source, box in places.items():
-        _view(out, box, owned).add_(incoming[source])
-    return out
+
+    def __init__(self, plan: Plan, wanted: Box, padding: float, peers: Communicator) -> None:
+        self._plan, self._wanted, self._padding, self._peers = plan, wanted, padding, peers
+        self._end: Callable[[], Tensor] | None = None
+
+    def begin_gather(self, own: Tensor) -> None:
+        plan, wanted, rank = self._plan, self._wanted, self._peers.rank
+        owned, needed = plan.owned[rank], plan.needed[rank]
+        received = dict(plan.received_by(rank))
+        under_way, incoming = self._exchange(own, dict(plan.sent_by(rank)), owned, received)
+        out = _room(own, wanted)
+        _fill_around(out, needed, wanted, self._padding)
+        kept = plan.between(rank, rank)
+        if kept.area:
+            _view(out, kept, wanted).copy_(_view(own, kept, owned))
+
+        def end() -> Tensor:
+            under_way.wait()
+            for source, box in received.items():
+                _view(out, box, wanted).copy_(incoming[source])
+            return out
+
+        self._end = end
+
+    def begin_scatter(self, held: Tensor) -> None:
+        plan, wanted, rank = self._plan, self._wanted, self._peers.rank
+        owned, places = plan.owned[rank], dict(plan.sent_by(rank))
+        under_way, incoming = self._exchange(held, dict(plan.received_by(rank)), wanted, places)
+        kept = plan.between(rank, rank)
+        out = _room(held, owned)
+        if kept != owned:
+            out.zero_()
+        if kept.area:
+            _view(out, kept, owned).copy_(_view(held, kept, wanted))
+
+        def end() -> Tensor:
+            under_way.wait()
+            for source, box in places.items():
+                _view(out, box, owned).add_(incoming[source])
+            return out
+
+        self._end = end
+
+    def end(self) -> Tensor:
+        """What was begun."""
+        assert self._end is not None  # noqa: S101
+        end, self._end = self._end, None
+        return end()
+
+    def _exchange(
+        self, tensor: Tensor, sent: Mapping[int, Box], has: Box, received: Mapping[int, Box]
+    ) -> tuple[Exchange, Mapping[int, Tensor]]:
+        outgoing = {to: _part(tensor, box, has) for to, box in sent.items()}
+        incoming = {source: _room(tensor, box) for source, box in received.items()}
+        under_way = self._peers.exchange(outgoing, incoming)
+        if not self._peers.overlaps:
+            under_way.wait()
+        return (under_way if self._peers.overlaps else Done()), incoming
 
 
 def _room(like: Tensor, box: Box) -> Tensor:

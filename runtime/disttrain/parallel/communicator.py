@@ -38,6 +38,8 @@ class Communicator(ABC):
         self.rank = rank
         self.size = size
         self.traffic = Traffic()
+        self.overlaps = True
+        """Whether there is computing while messages are under way."""
 
     def exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         """Begin to send one tensor to each rank, and to fill one from each.

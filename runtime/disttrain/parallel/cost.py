@@ -4,9 +4,11 @@ The parts of the model run on the meta device, with a communicator that counts a
 what is told of messages, bytes and products is what the layers do, not a second description of it.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from statistics import NormalDist
 
 import torch
@@ -16,11 +18,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from disttrain.parallel.array import Everywhere
 from disttrain.parallel.communicator import Communicator, Done, Exchange, Traffic
 from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
-from disttrain.parallel.partitioning import Partitioned, Way, on_meta, partition
+from disttrain.parallel.partitioned import Partitioned
+from disttrain.parallel.partitioning import Way, on_meta, partition
 from disttrain.parallel.windows import Grid
 
 _BACKWARD = 2.0
 """Products of backward by those of forward: the gradients of inputs and of parameters."""
+
+
+class Purpose(Enum):
+    """What a batch is for."""
+
+    TRAINING = "training"
+    """Forward and backward."""
+    INFERENCE = "inference"
+    """Forward alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +67,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedStep:
-    """A batch, forward and backward."""
+    """A batch, forward and in training backward."""
 
     grid: Grid
     seconds: float
@@ -63,9 +75,13 @@ class PlannedStep:
     """Of these, in which all wait for the slowest partition, by the jitter."""
     crossing_seconds: float
     """Of these, for messages."""
+    flops: float
+    """Of the partition with the most; so are the next three."""
     parameters: int
-    """Of the partition with the most."""
     activation_bytes: int
+    memory_bytes: int
+    """Parameters and activations; in training gradients of parameters, too, and every activation,
+    else those of two layers. Without what torch, an optimizer and messages take beside."""
     nbytes: int
     """Sent by all partitions together."""
     messages: int
@@ -104,6 +120,7 @@ def plan(  # noqa: PLR0913  What a step depends on.
     overrides: Mapping[str, Way] | None = None,
     *,
     gathers_output: bool = True,
+    purpose: Purpose = Purpose.TRAINING,
 ) -> PlannedStep:
     """A step of `samples` with the model in so many partitions. Raises CannotPartition.
 
@@ -114,8 +131,13 @@ def plan(  # noqa: PLR0913  What a step depends on.
     for rank in range(grid.size):
         peers = _Imagined(rank, grid.size)
         parts.append(partition(nowhere, grid, peers, sample, overrides))
-        costs.append(_of(parts[-1], peers, sample, samples, gathers_output=gathers_output))
-    return _planned(grid, machine, costs, parts)
+        found = _of(parts[-1], peers, sample, samples, gathers_output=gathers_output)
+        found += _tied_sum(parts[-1])
+        if purpose is Purpose.INFERENCE:
+            # Batch statistics are those of training, and nothing goes back.
+            found = [replace(each, passes=1, sums=0, summed_bytes=0) for each in found]
+        costs.append(found)
+    return _planned(grid, machine, costs, parts, purpose)
 
 
 def square_grid(partitions: int) -> Grid:
@@ -129,11 +151,13 @@ def _planned(
     machine: Machine,
     costs: Sequence[Sequence[LayerCost]],
     parts: Sequence[Partitioned],
+    purpose: Purpose,
 ) -> PlannedStep:
     seconds = waiting = crossing = 0.0
+    products = 1.0 if purpose is Purpose.INFERENCE else 1.0 + _BACKWARD
     for layer in zip(*costs, strict=True):
         # The next layer needs something of the others, so that all end together.
-        computing = max((1 + _BACKWARD) * each.flops for each in layer) / machine.flops_per_second
+        computing = max(products * each.flops for each in layer) / machine.flops_per_second
         late = computing * machine.jitter * slowest_of(grid.size)
         moving = max(_moving(each, machine, grid.size) for each in layer)
         seconds += computing + late + moving
@@ -144,12 +168,28 @@ def _planned(
         seconds=seconds,
         waiting_seconds=waiting,
         crossing_seconds=crossing,
-        parameters=max(sum(p.numel() for p in part.parameters()) for part in parts),
+        flops=max(products * sum(each.flops for each in layers) for layers in costs),
+        parameters=max(map(_parameters, parts)),
         activation_bytes=max(sum(each.activation_bytes for each in layers) for layers in costs),
+        memory_bytes=max(
+            _memory(part, layers, purpose) for part, layers in zip(parts, costs, strict=True)
+        ),
         nbytes=sum(each.passes * each.sent.nbytes for layers in costs for each in layers),
         messages=sum(each.passes * each.sent.messages for layers in costs for each in layers),
         notes=parts[0].notes,
     )
+
+
+def _parameters(part: Partitioned) -> int:
+    return sum(each.numel() for each in part.parameters())
+
+
+def _memory(part: Partitioned, layers: Sequence[LayerCost], purpose: Purpose) -> int:
+    of_parameters = sum(map(_nbytes, part.parameters()))
+    activations = [each.activation_bytes for each in layers]
+    if purpose is Purpose.TRAINING:
+        return 2 * of_parameters + sum(activations)
+    return of_parameters + max(sum(pair) for pair in itertools.pairwise([0, *activations]))
 
 
 def _moving(cost: LayerCost, machine: Machine, size: int) -> float:
@@ -185,7 +225,6 @@ def _of(
         if isinstance(layer, PartitionedLayer):
             value, cost = _layer(layer, value, peers)
             found.append(cost)
-    found += _tied_sum(part)
     if gathers_output and not isinstance(value.array, Everywhere):
         peers.begin()
         activations = _nbytes(value.array.everywhere())

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from disttrain.parallel.partitioning import CannotPartition, Partitioned
+from disttrain.parallel.partitioned import CannotPartition, Partitioned
 
 _ATEN = torch.ops.aten
 _READ = _ATEN._local_scalar_dense.default  # noqa: SLF001  What item() asks for.

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import (
@@ -17,17 +16,14 @@ from disttrain.parallel.layers.partitioned import (
     Elementwise,
     Features,
     Flat,
-    Index,
     Normalised,
     OnOne,
     OverWindows,
-    PartitionedLayer,
-    Value,
-    gradients_summed,
 )
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
-from disttrain.parallel.windows import Grid, on_one, split
+from disttrain.parallel.partitioned import CannotPartition, Partitioned, Shape
+from disttrain.parallel.windows import Grid, split
 
 Way = Literal["spatial", "features", "whole"]
 WAYS: Sequence[Way] = ("spatial", "features", "whole")
@@ -55,24 +51,6 @@ _SLIDING: Mapping[type[nn.Module], Callable[[Any], Windowed]] = {
     nn.MaxPool2d: MaxPooling,
     nn.AvgPool2d: AveragePooling,
 }
-
-
-class CannotPartition(ValueError):
-    """A model that cannot be divided as asked; the message names the layer."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """Of one sample between two layers; flat ones have one channel and one column."""
-
-    channels: int
-    height: int
-    width: int
-    is_flat: bool = False
-
-    @property
-    def elements(self) -> int:
-        return self.channels * self.height * self.width
 
 
 def partition(
@@ -105,84 +83,6 @@ def partition(
     made.check_overrides(model)
     layers = made.container(cast("nn.Sequential", model), "", shape)
     return Partitioned(layers, peers, made.shape, made.notes, shape)
-
-
-class Partitioned(nn.Module):
-    """One partition of a model. All partitions call it with the same samples, in the same order."""
-
-    def __init__(
-        self,
-        layers: nn.Sequential,
-        peers: Communicator,
-        output: Shape,
-        notes: Sequence[str],
-        sample: Shape,
-    ) -> None:
-        super().__init__()
-        self._sample = sample
-        self.peers = peers
-        self.notes = tuple(notes)
-        """What a user should know, such as which layers are not divided."""
-        self._output = output
-        for name, child in layers.named_children():
-            self.add_module(name, child)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The whole output in each partition, which all have to go on with in the same way."""
-        found = self.divided(x)
-        whole = found.everywhere()
-        return whole.flatten(1) if self._output.is_flat else whole
-
-    def divided(self, x: Tensor) -> DistributedArray:
-        """The output, of which each partition has its window. Features are in rows."""
-        return self._through(Value.of_input(x, self.peers))
-
-    @property
-    def sample(self) -> tuple[int, ...]:
-        """Shape of a sample of the undivided model."""
-        shape = self._sample
-        return (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
-
-    def from_first(self, x: Tensor) -> Tensor:
-        """The whole output, in the first partition, of samples that only that one has.
-
-        Each other partition gets what it needs of them. It gives `no_input`, and gets a tensor
-        without elements, of which it calls backward when the first one does that of the output.
-        """
-        size, shape = self.peers.size, self._sample
-        array = DistributedArray(
-            x[:, None, :, None] if x.dim() == 2 else x,
-            on_one(0, size, shape.height, shape.width),
-            shape.height,
-            shape.width,
-            self.peers,
-        )
-        found = self._through(Value(array, shape.is_flat))
-        whole = found.fetch(on_one(0, size, found.height, found.width))
-        return whole.flatten(1) if self._output.is_flat else whole
-
-    def no_input(self, samples: int, dtype: torch.dtype) -> Tensor:
-        """What a partition other than the first gives to `from_first`."""
-        return torch.empty(samples, self._sample.channels, 0, 0, dtype=dtype)
-
-    def _through(self, value: Value) -> DistributedArray:
-        layers = [each for each in self.modules() if isinstance(each, PartitionedLayer)]
-        with gradients_summed(layers, self.peers):
-            for layer in layers:
-                value = layer(value)
-        if isinstance(value.array, Everywhere):
-            message = "the model has no layer that could be divided"
-            raise CannotPartition(message)
-        return value.array
-
-    @property
-    def pieces(self) -> dict[str, Index | None]:
-        """Where each of this partition's parameters lies in the model's; None: it is all of it."""
-        found: dict[str, Index | None] = {}
-        for name, module in self.named_modules():
-            if isinstance(module, PartitionedLayer):
-                found |= {f"{name}.{own}": index for own, index in module.pieces.items()}
-        return found
 
 
 def on_meta(module: nn.Module) -> nn.Module:

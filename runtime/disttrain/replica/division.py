@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from disttrain.job.roles import Replicas
 from disttrain.parallel import cost
 from disttrain.parallel.communicator import Communicator, Done, Exchange
-from disttrain.parallel.partitioning import CannotPartition, Partitioned, Way, partition
+from disttrain.parallel.partitioned import CannotPartition, Partitioned
+from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.windows import Grid
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from disttrain.parallel.layers.partitioned import Index
-from disttrain.parallel.partitioning import Partitioned
+from disttrain.parallel.partitioned import Partitioned
 
 Gradients = Mapping[str, Tensor | None]
 """Of a partition's parameters; None: the loss does not depend on it."""

@@ -17,7 +17,7 @@ from torch.autograd import Function
 from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import Index
-from disttrain.parallel.partitioning import Partitioned
+from disttrain.parallel.partitioned import Partitioned
 from disttrain.replica.division import Division
 from disttrain.replica.partition_messages import Tensors, packed, unpack
 from disttrain.telemetry import logs

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from disttrain.cli import plan
+from disttrain.cli import plan, plan_picture
 from disttrain.cli.main import main
 from disttrain.parallel import Grid
 from disttrain.parallel.cost import PlannedStep
@@ -71,9 +72,46 @@ def test_json_has_every_figure(
     ]
 
 
+def test_inference_has_a_third_of_the_products_and_less_memory(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for more in ((), ("--inference",)):
+        said = ("--partitions", "2", "--flops", "1e9", "--json", *more)
+        assert planned(monkeypatch, job, *said) == 0
+        found.append(json.loads(capsys.readouterr().out)["steps"][0])
+
+    training, inference = found
+    assert inference["flops"] == training["flops"] / 3
+    assert 0 < inference["nbytes"] < training["nbytes"]
+    # Parameters without gradients, and the activations of two layers.
+    assert 4 * inference["parameters"] < inference["memory_bytes"]
+    assert inference["memory_bytes"] < training["memory_bytes"] / 2 + training["activation_bytes"]
+
+
+def test_a_picture_shows_each_number_of_partitions(
+    job: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "gains.svg"
+
+    said = ("--partitions", "1,2,4", "--flops", "1e9", "--plot", file)
+    assert planned(monkeypatch, job, *said) == 0
+
+    picture = ElementTree.fromstring(file.read_text())  # noqa: S314  It is our own.
+    texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "small: training"
+    assert {"1", "2", "4", "partitions"} <= set(texts)
+    assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3
+
+
+def test_a_picture_of_one_number_of_partitions_is_no_error() -> None:
+    assert plan_picture.svg([(4, 1.0)], "a < b").count("a &lt; b") == 1
+
+
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
+        (("--plot", "gains.pdf"), "--plot: 'gains.pdf' does not end with .svg"),
         (("--partitions", "1,x"), "'x' is neither a number of partitions nor a grid"),
         (("--partitions", "0"), "'0' is neither"),
         (("--partitions", "64x64"), "64x64 are more than 256"),
@@ -98,8 +136,10 @@ def a_step(grid: tuple[int, int], seconds: float) -> PlannedStep:
         seconds=seconds,
         waiting_seconds=0.0,
         crossing_seconds=0.0,
+        flops=1.0,
         parameters=1,
         activation_bytes=1,
+        memory_bytes=1,
         nbytes=0,
         messages=0,
         notes=(),

@@ -8,7 +8,7 @@ from torch.nn import functional
 from builders.partitions import in_partitions
 from disttrain.parallel import Grid, L2Pool2d, LocalContrastNorm2d, LocallyConnected2d, partition
 from disttrain.parallel.communicator import Communicator, Traffic
-from disttrain.parallel.cost import Machine, PlannedStep, plan, slowest_of, square_grid
+from disttrain.parallel.cost import Machine, PlannedStep, Purpose, plan, slowest_of, square_grid
 
 MACHINE = Machine(flops_per_second=50e9, bytes_per_second=1.25e8, jitter=0.1)
 SAMPLE = (3, 12, 13)
@@ -137,6 +137,30 @@ def test_the_largest_partition_counts() -> None:
 @pytest.mark.parametrize(("count", "grid"), [(1, (1, 1)), (6, (2, 3)), (7, (1, 7)), (81, (9, 9))])
 def test_a_grid_is_as_square_as_it_can_be(count: int, grid: tuple[int, int]) -> None:
     assert square_grid(count) == Grid(*grid)
+
+
+def test_memory_is_of_parameters_gradients_and_activations() -> None:
+    model = nn.Sequential(nn.Linear(6, 4, bias=False), nn.Tanh(), nn.Linear(4, 2, bias=False))
+
+    training = plan(model, Grid(1, 1), MACHINE, (6,), 3, gathers_output=False)
+    inference = plan(
+        *(model, Grid(1, 1), MACHINE, (6,), 3), gathers_output=False, purpose=Purpose.INFERENCE
+    )
+
+    assert training.memory_bytes == 4 * (2 * (24 + 8) + 3 * (4 + 4 + 2))
+    assert inference.memory_bytes == 4 * (24 + 8 + 3 * (4 + 4))
+    assert training.flops == 3 * inference.flops == 3 * 2 * 3 * (24 + 8)
+
+
+def test_inference_sends_nothing_back_and_sums_nothing() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.MaxPool2d(2))
+    machine = Machine(flops_per_second=1e30, bytes_per_second=1e30, latency_seconds=1.0)
+
+    step = plan(
+        *(model, Grid(1, 2), machine, (3, 8, 8), 4), gathers_output=False, purpose=Purpose.INFERENCE
+    )
+
+    assert step.messages == step.crossing_seconds == 0
 
 
 def test_the_model_keeps_its_values() -> None:

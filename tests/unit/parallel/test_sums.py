@@ -38,7 +38,7 @@ def test_parameters_of_several_types_are_summed_each_in_its_own() -> None:
     def work(peers: Communicator) -> tuple[Tensor, Tensor]:
         single, double = torch.ones(2, requires_grad=True), torch.ones(3).double().requires_grad_()
         a, b = tied([single, double], peers)
-        ((peers.rank + 1) * (2 * a.sum() + b.sum())).backward()
+        ((peers.rank + 1) * (2 * a.sum() + b.sum())).backward()  # type: ignore[no-untyped-call]
         assert single.grad is not None
         assert double.grad is not None
         return single.grad, double.grad
@@ -50,7 +50,9 @@ def test_parameters_of_several_types_are_summed_each_in_its_own() -> None:
 
 def test_frozen_filters_have_no_gradient_and_hold_nobody_up() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1)).requires_grad_(False)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1))
+    for parameter in model.parameters():
+        parameter.requires_grad = False
     model[1].bias.requires_grad_()
 
     def work(peers: Communicator) -> list[bool]:

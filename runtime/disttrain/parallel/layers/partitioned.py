@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 
 from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator, summed, tied
+from disttrain.parallel.late import LinearProduct, Parameters, applied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.windowed import View, Windowed
 from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one
@@ -131,17 +131,20 @@ class OverWindows(PartitionedLayer):
         self._size = layer.output_size(*input_size)
         self._input_size = input_size
         self.is_tied = part is layer
-        self._padding = part.padding_value
+        self._padding, self._product = part.padding_value, part.product
         self.take_over(part)
         if not self.is_tied:
             self.pieces = {name: layer.place_of(name, own) for name in self.pieces}
 
     def forward(self, value: Value) -> Value:
-        x, peers = value.array.fetch(self._needed, self._padding), self.peers
+        arriving, peers = value.array.begin_fetch(self._needed, self._padding), self.peers
         view = View(self._outputs[peers.rank], self._needed[peers.rank], *self._input_size)
         own = {**dict(self.named_parameters()), **dict(self.named_buffers()), **self.tied}
-        given = {f"layer.{name}": each for name, each in own.items()}
-        y = functional_call(self.called, given, (x, view))
+        if self._product is None:
+            given = {f"layer.{name}": each for name, each in own.items()}
+            y = functional_call(self.called, given, (arriving.wait(), view))
+        else:
+            y = applied(self._product, arriving, (own["weight"], own.get("bias")), peers)
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
 
 
@@ -186,6 +189,24 @@ class Dropped(PartitionedLayer):
         return value.replaced(self.dropout.forward_places(x, places))
 
 
+class _Flattened(LinearProduct):
+    """Of an array, whose elements are the features."""
+
+    def forward(self, x: Tensor, parameters: Parameters) -> Tensor:
+        return super().forward(x.flatten(1), parameters)
+
+    def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
+        return super().of_input(x, parameters, gradient).view(x.shape)
+
+    def of_parameters(
+        self, x: Tensor, parameters: Parameters, gradient: Tensor
+    ) -> Sequence[Tensor | None]:
+        return super().of_parameters(x.flatten(1), parameters, gradient)
+
+
+_FLATTENED = _Flattened()
+
+
 class Features(PartitionedLayer):
     """A Linear divided by output units. Activations are gathered once in each partition."""
 
@@ -206,8 +227,8 @@ class Features(PartitionedLayer):
 
     def forward(self, value: Value) -> Value:
         array = value.array
-        x = array.fetch(on_all(self.peers.size, array.height, array.width)).flatten(1)
-        y = functional.linear(x, self.weight, self.bias)
+        arriving = array.begin_fetch(on_all(self.peers.size, array.height, array.width))
+        y = applied(_FLATTENED, arriving, (self.weight, self.bias), self.peers)
         found = DistributedArray(y[:, None, :, None], self._windows, self._size, 1, self.peers)
         return Value(found, is_flat=True)
 

@@ -5,6 +5,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional
 
+from disttrain.parallel.late import ConvolutionProduct
 from disttrain.parallel.layers.windowed import Sliding, View, Windowed, pair, sliding
 from disttrain.parallel.windows import Box
 
@@ -37,7 +38,7 @@ class Convolution(SlidingLayer):
             )
         )
         self.weight, self.bias = module.weight, module.bias
-        self._stride, self._dilation, self._groups = stride, dilation, module.groups
+        self._product = self.product = ConvolutionProduct(stride, dilation, module.groups)
 
     def output_channels(self, channels: int) -> int:
         del channels
@@ -45,9 +46,7 @@ class Convolution(SlidingLayer):
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         del view
-        return functional.conv2d(
-            x, self.weight, self.bias, self._stride, 0, self._dilation, self._groups
-        )
+        return self._product.forward(x, (self.weight, self.bias))
 
 
 def _padding(module: nn.Conv2d, dimension: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.parallel.array import padded
+from disttrain.parallel.late import Product
 from disttrain.parallel.windows import Box, Span, whole
 
 
@@ -33,6 +34,8 @@ class Windowed(nn.Module):
     """Of what lies beyond the array."""
     unit: tuple[int, int] = (1, 1)
     """Output windows begin at multiples of this."""
+    product: Product | None = None
+    """What `forward_window` does with `weight` and `bias`, if that is all it does."""
 
     @abstractmethod
     def output_size(self, height: int, width: int) -> tuple[int, int]:
