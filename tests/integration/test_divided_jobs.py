@@ -1,5 +1,6 @@
 """Jobs whose replicas are partitions train what one process for each would."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ SANDBLASTER = (
 )
 WARM = (
     "spec.strategy={sandblaster: {portionSize: 24, optimizer: {lbfgs: {}}, warmStart: "
-    "{samples: 96, batchSize: 8, optimizer: {sgd: {learningRate: 0.1}}}}}",
+    "{samples: 96, batchSize: 8, sgd: {learningRate: 0.1}}}}",
     "spec.batchSize=null",
     "spec.portionSize=null",
     "spec.task.arguments={normalised: false}",
@@ -90,7 +91,6 @@ def test_the_model_is_that_of_one_process(
 
 
 def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole")
     slow = ("spec.task.arguments={step_seconds: 0.3}", "spec.replicas.partitions=4")
     (tmp_path / "divided").mkdir()
     with RunningJob(tmp_path / "divided", slow, MANIFEST) as job:
@@ -98,19 +98,27 @@ def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None
         job.interrupt()
         job.wait()
         assert job.summary()["phase"] == "Stopped"
-    set_field(job.output, "replicas.partitions", 2)
-    set_field(job.output, "task.arguments", {})
-    with RunningJob.resumed(job.output) as job:
-        assert job.wait() == 0, job.printed()
-        job.assert_promises_held()
-        assert job.summary()["samples"] == 2 * 96
-        assert distance(load_file(job.output / "model.safetensors"), whole) <= 1e-4
+    found = []
+    for partitions in (1, 2):
+        output = tmp_path / str(partitions) / "output"
+        shutil.copytree(job.output.parent, output.parent)
+        set_field(output, "replicas.partitions", partitions)
+        set_field(output, "task.arguments", {})
+        with RunningJob.resumed(output) as job_that_goes_on:
+            assert job_that_goes_on.wait() == 0, job_that_goes_on.printed()
+            job_that_goes_on.assert_promises_held()
+            assert job_that_goes_on.summary()["samples"] == 2 * 96
+            found.append(load_file(output / "model.safetensors"))
+    assert distance(*found) <= 1e-4
 
 
 @pytest.mark.parametrize(
     ("assignments", "said"),
     [
-        (("spec.replicas.partitions=9",), ("filters", "cannot be divided over 3 x 3")),
+        (
+            ("spec.replicas.partitions=9",),
+            ("head: 6 outputs cannot be divided over 9 partitions", "head: whole"),
+        ),
         (
             ("spec.replicas={partitions: 2, partitioning: {heads: whole}}",),
             ("partitioning.heads: the model has no such layer; did you mean head?",),

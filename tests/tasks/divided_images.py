@@ -72,7 +72,8 @@ class Decaying(DividedImages):
         other = model(images.flip(-1)).square().mean()
         inner = model[:2](images).mean()
         found: Tensor = functional.cross_entropy(model(images), labels)
-        return found + 1e-2 * squares + 0.1 * other + 0.1 * inner
+        whole: Tensor = found + 1e-2 * squares + 0.1 * other + 0.1 * inner
+        return whole
 
 
 class Growing(DividedImages):
@@ -82,7 +83,8 @@ class Growing(DividedImages):
         images, labels = batch
         if not torch.is_grad_enabled():
             return super().loss(model, batch)
-        return functional.cross_entropy(model(functional.pad(images, (1, 1))), labels)
+        found: Tensor = functional.cross_entropy(model(functional.pad(images, (1, 1))), labels)
+        return found
 
 
 class Unordered(DividedImages):

@@ -214,6 +214,7 @@ class DividedModel:
         """The output, which all partitions find. Raises GroupLost."""
         self._leader.before_step(*order)
         self._share(order.renewal)
+        self._give_buffers()
         y = self._part.forward(order, x)
         self._take_buffers()
         return y
@@ -255,12 +256,20 @@ class DividedModel:
             self._part.values[name].copy_(_at(whole[name], place))
         under_way.wait()
 
-    @torch.no_grad()
-    def _take_buffers(self) -> None:
-        """What the forward pass made of them, as of running means, which all partitions have."""
+    def _give_buffers(self) -> None:
+        """Those of this process may have changed since the step began: its layers can be called."""
         for name, buffer in self._model.named_buffers():
             if name in self._part.values:
-                buffer.copy_(self._part.values[name])
+                self._part.values[name].data.copy_(buffer)
+
+    def _take_buffers(self) -> None:
+        """What the forward pass made of them, as of running means, which all partitions have.
+
+        Not so that autograd sees it: what was computed before does not depend on it.
+        """
+        for name, buffer in self._model.named_buffers():
+            if name in self._part.values:
+                buffer.data.copy_(self._part.values[name])
 
 
 class _Divided(Function):
