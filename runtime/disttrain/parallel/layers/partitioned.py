@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from disttrain.parallel.array import DistributedArray, Everywhere
+from disttrain.parallel.array import DistributedArray, Everywhere, assembled
 from disttrain.parallel.communicator import Communicator, summed, tied
 from disttrain.parallel.layers.dropout import HashDropout
+from disttrain.parallel.layers.unit_filters import UnitFilters2d
 from disttrain.parallel.layers.windowed import View, Windowed, padded
 from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one, whole
 
@@ -117,14 +118,31 @@ class OverWindows(PartitionedLayer):
         own, needed = self._outputs[peers.rank], self._needed[peers.rank]
         inside = needed.meets(whole(*self._input_size))
         view = View(own, needed, *self._input_size)
-        given = {f"layer.{name}": self._given(each) for name, each in self.named_parameters()}
-        given |= {f"layer.{name}": buffer for name, buffer in self.named_buffers()}
         x = padded(x, inside, needed, self._padding)
-        y = functional_call(self.called, given, (x, view))
+        y = functional_call(self.called, self._given(), (x, view))
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
 
-    def _given(self, parameter: Tensor) -> Tensor:
-        return tied(parameter, self.peers) if self.is_tied else parameter
+    @property
+    def windowed(self) -> Windowed:
+        """The layer, whose own parameters are not what counts."""
+        found = self.called
+        assert isinstance(found, _OnWindow)  # noqa: S101
+        return found.layer
+
+    def transposed(self, value: Value, windows: Windows) -> DistributedArray:
+        """Of `UnitFilters2d`: its transpose times what came out, divided as its input was."""
+        layer = self.windowed
+        assert isinstance(layer, UnitFilters2d)  # noqa: S101
+        given = value.array.tensor, self._needed[self.peers.rank]
+        x = functional_call(_Transposed(layer), self._given(), given)
+        return assembled(x, self._needed, windows, self.peers)
+
+    def _given(self) -> dict[str, Tensor]:
+        """What the layer is called with in place of its own values."""
+        found = {f"layer.{name}": buffer for name, buffer in self.named_buffers()}
+        for name, parameter in self.named_parameters():
+            found[f"layer.{name}"] = tied(parameter, self.peers) if self.is_tied else parameter
+        return found
 
 
 class _OnWindow(nn.Module):
@@ -134,6 +152,15 @@ class _OnWindow(nn.Module):
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         return self.layer.forward_window(x, view)
+
+
+class _Transposed(nn.Module):
+    def __init__(self, layer: UnitFilters2d) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, y: Tensor, window: Box) -> Tensor:
+        return self.layer.transposed_window(y, window)
 
 
 class Elementwise(PartitionedLayer):
