@@ -25,6 +25,7 @@ CHANCE = {
     "softmax_regression": 0.1,
     "speech": 1 / 30,
     "language": 0.152,
+    "image-local": 0.1,
 }
 """What guessing gets right; speech has ten digits of three states, and a text its spaces."""
 FRAMES = 6514
