@@ -68,7 +68,7 @@ class UnitFilters2d(LocallyConnected2d):
     def transposed_window(self, y: Tensor, window: Box) -> Tensor:
         """W transposed times responses, onto the input window that they came from."""
         fields = Fields(self.kernel_size, self.stride, window.rows.length, window.columns.length)
-        blocks = self._in_blocks(y) * self._factors()
+        blocks = self.in_blocks(y) * self._factors()
         return added(torch.bmm(self.weight.flatten(0, 1).transpose(1, 2), blocks), fields)
 
     def transposed(self, y: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class UnitFilters2d(LocallyConnected2d):
         norms: Tensor = torch.linalg.vector_norm(self.weight.flatten(0, 1), dim=2, keepdim=True)
         return 1.0 / norms
 
-    def _in_blocks(self, y: Tensor) -> Tensor:
+    def in_blocks(self, y: Tensor) -> Tensor:
         """The inverse of `arranged`."""
         rows, columns, neurons, _ = self.weight.shape
         height, width = self.block
