@@ -19,6 +19,7 @@ EXAMPLE_NAMES = (
     "speech",
     "language",
     "image-local",
+    "autoencoder",
 )
 MANIFESTS = [
     *(EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES),
