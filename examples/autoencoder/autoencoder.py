@@ -120,7 +120,7 @@ def responses(model: nn.Sequential, images: Tensor) -> Tensor:
     return torch.cat(found, dim=1)
 
 
-def optimal_stimulus(model: nn.Sequential, neuron: int, steps: int = 200) -> Tensor:
+def optimal_stimulus(model: nn.Sequential, neuron: int, steps: int = 60) -> Tensor:
     """The whitened image of a fixed norm to which a neuron responds most: gradient ascent."""
     norm = math.sqrt(3 * 32 * 32)
     drawn: Tensor = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))

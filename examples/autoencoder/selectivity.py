@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from autoencoder import Autoencoder, autoencoder, responses
 from disttrain import Split
 
-OTHERS = 2
+OTHERS = 1
 """Distractors for each image of the class."""
 
 
