@@ -25,6 +25,7 @@ CHANCE = {
     "softmax_regression": 0.1,
     "speech": 1 / 30,
     "language": 0.152,
+    "image-local": 0.1,
 }
 """What guessing gets right; speech has ten digits of three states, and a text its spaces."""
 FRAMES = 6514
@@ -73,6 +74,19 @@ def test_local_steps_of_three_replicas_reach_the_target_of_the_digits(tmp_path: 
     assert summary["reason"] == "TargetMetric"
     assert summary["finalMeasures"]["accuracy"] >= 0.98
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
+
+
+def test_stacks_of_an_autoencoder_learn_jointly_and_one_after_the_other(tmp_path: Path) -> None:
+    for name, manifest in (("joint", "job-small.yaml"), ("greedy", "job.yaml")):
+        short = ("--set", "spec.stop.epochs=2", "--set", "spec.task.arguments.channels=4")
+        turn = () if name == "joint" else ("--set", "spec.task.arguments.stack_samples=2000")
+        folder = tmp_path / name
+        answer, summary = ran(folder, EXAMPLES / "autoencoder" / manifest, *short, *turn)
+        assert answer.code == 0, answer.err
+        measures = summary["finalMeasures"]
+        # Nothing reconstructed is 0.45 and 0.96.
+        assert measures["squared_error_1"] < 0.35
+        assert measures["squared_error_2"] < 0.7
 
 
 def warm_start_samples(manifest: Path) -> int:

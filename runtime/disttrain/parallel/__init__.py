@@ -9,9 +9,11 @@ from disttrain.parallel.layers.contrast import LocalContrastNorm2d
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.local import LocallyConnected2d
 from disttrain.parallel.layers.pooling import L2Pool2d
+from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.losses import cross_entropy, one_vs_all
 from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import partition
+from disttrain.parallel.reconstruction import reconstruction_losses
 from disttrain.parallel.windows import Box, Grid, Span
 
 __all__ = [
@@ -26,9 +28,12 @@ __all__ = [
     "LocalContrastNorm2d",
     "LocallyConnected2d",
     "Partitioned",
+    "ReconstructionTarget",
     "Span",
     "Traffic",
+    "UnitFilters2d",
     "cross_entropy",
     "one_vs_all",
     "partition",
+    "reconstruction_losses",
 ]

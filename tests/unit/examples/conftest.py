@@ -8,7 +8,15 @@ import torch
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 # A user's modules lie in the manifest's folder, not in a package; the tests import them from there.
-for _name in ("digits", "cifar10", "softmax_regression", "speech", "language"):
+for _name in (
+    "digits",
+    "cifar10",
+    "softmax_regression",
+    "speech",
+    "language",
+    "image-local",
+    "autoencoder",
+):
     sys.path.append(str(EXAMPLES / _name))
 
 

@@ -12,7 +12,15 @@ from disttrain.task.task import Split
 
 MANIFEST_FILES = ("job.yaml", "job-small.yaml")
 EXAMPLES = Path(__file__).parents[3] / "examples"
-EXAMPLE_NAMES = ("digits", "cifar10", "softmax_regression", "speech", "language")
+EXAMPLE_NAMES = (
+    "digits",
+    "cifar10",
+    "softmax_regression",
+    "speech",
+    "language",
+    "image-local",
+    "autoencoder",
+)
 MANIFESTS = [
     *(EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES),
     EXAMPLES / "speech" / "job-sandblaster.yaml",
@@ -24,7 +32,7 @@ MANIFESTS = [
 def test_each_example_has_a_manifest_a_small_one_and_a_readme() -> None:
     for name in EXAMPLE_NAMES:
         files = {path.name for path in (EXAMPLES / name).iterdir()}
-        assert {"README.md", f"{name}.py", *MANIFEST_FILES} <= files
+        assert {"README.md", f"{name.replace('-', '_')}.py", *MANIFEST_FILES} <= files
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")

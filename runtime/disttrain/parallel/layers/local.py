@@ -6,6 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from disttrain.parallel.layers.fields import Fields, gathered
 from disttrain.parallel.layers.windowed import View, Windowed, pair, sliding
 from disttrain.parallel.windows import Box, Span
 
@@ -102,13 +103,20 @@ class LocallyConnected2d(Windowed):
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         del view
-        rows, columns, neurons, fan_in = self.weight.shape
-        fields = x.unfold(2, self.kernel_size[0], self.stride[0])
-        fields = fields.unfold(3, self.kernel_size[1], self.stride[1])
-        # (samples, channels, block rows, block columns, kernel rows, kernel columns) to X_F.
-        gathered = fields.permute(2, 3, 1, 4, 5, 0).reshape(rows * columns, fan_in, x.shape[0])
-        y = torch.bmm(self.weight.view(rows * columns, neurons, fan_in), gathered)
-        deep, (height, width) = self.out_channels, self.block
-        y = y.view(rows, columns, deep, height, width, x.shape[0])
-        y = y.permute(5, 2, 0, 3, 1, 4).reshape(x.shape[0], deep, rows * height, columns * width)
+        y = self.arranged(self.responses(gathered(x, self.fields(x))))
         return y if self.bias is None else y + self.bias
+
+    def fields(self, x: Tensor) -> Fields:
+        """Over a padded window."""
+        return Fields(self.kernel_size, self.stride, x.shape[2], x.shape[3])
+
+    def responses(self, x: Tensor) -> Tensor:
+        """(blocks, fan-in, samples) to (blocks, neurons of one, samples)."""
+        return torch.bmm(self.weight.flatten(0, 1), x)
+
+    def arranged(self, y: Tensor) -> Tensor:
+        """(blocks, neurons of one, samples) as (samples, channels, rows, columns)."""
+        rows, columns = self.weight.shape[:2]
+        deep, (height, width) = self.out_channels, self.block
+        y = y.view(rows, columns, deep, height, width, -1).permute(5, 2, 0, 3, 1, 4)
+        return y.reshape(-1, deep, rows * height, columns * width)

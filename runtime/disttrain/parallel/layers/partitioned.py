@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from disttrain.parallel.array import DistributedArray, Everywhere
+from disttrain.parallel.array import DistributedArray, Everywhere, assembled
 from disttrain.parallel.communicator import Communicator, summed, tied
 from disttrain.parallel.late import LinearProduct, Parameters, applied
 from disttrain.parallel.layers.dropout import HashDropout
+from disttrain.parallel.layers.unit_filters import UnitFilters2d
 from disttrain.parallel.layers.windowed import View, Windowed
 from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one
 
@@ -139,13 +140,34 @@ class OverWindows(PartitionedLayer):
     def forward(self, value: Value) -> Value:
         arriving, peers = value.array.begin_fetch(self._needed, self._padding), self.peers
         view = View(self._outputs[peers.rank], self._needed[peers.rank], *self._input_size)
-        own = {**dict(self.named_parameters()), **dict(self.named_buffers()), **self.tied}
         if self._product is None:
-            given = {f"layer.{name}": each for name, each in own.items()}
-            y = functional_call(self.called, given, (arriving.wait(), view))
+            y = functional_call(self.called, self._given(), (arriving.wait(), view))
         else:
+            own = self._own()
             y = applied(self._product, arriving, (own["weight"], own.get("bias")), peers)
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
+
+    @property
+    def windowed(self) -> Windowed:
+        """The layer, whose own parameters are not what counts."""
+        found = self.called
+        assert isinstance(found, _OnWindow)  # noqa: S101
+        return found.layer
+
+    def transposed(self, value: Value, windows: Windows) -> DistributedArray:
+        """Of `UnitFilters2d`: its transpose times what came out, divided as its input was."""
+        layer = self.windowed
+        assert isinstance(layer, UnitFilters2d)  # noqa: S101
+        given = value.array.tensor, self._needed[self.peers.rank]
+        x = functional_call(_Transposed(layer), self._given(), given)
+        return assembled(x, self._needed, windows, self.peers)
+
+    def _own(self) -> dict[str, Tensor]:
+        return {**dict(self.named_parameters()), **dict(self.named_buffers()), **self.tied}
+
+    def _given(self) -> dict[str, Tensor]:
+        """What the layer is called with in place of its own values."""
+        return {f"layer.{name}": each for name, each in self._own().items()}
 
 
 class _OnWindow(nn.Module):
@@ -155,6 +177,15 @@ class _OnWindow(nn.Module):
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         return self.layer.forward_window(x, view)
+
+
+class _Transposed(nn.Module):
+    def __init__(self, layer: UnitFilters2d) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, y: Tensor, window: Box) -> Tensor:
+        return self.layer.transposed_window(y, window)
 
 
 class Elementwise(PartitionedLayer):

@@ -1,0 +1,164 @@
+"""Block-local layers beside the machine: Coates et al. 2013, section 4.1 and table 1.
+
+The four operations W X, W^T X, the weight gradient, and the norms of filters, on the fields of
+section 5.2 (20 x 20, blocks 4 x 4 x 8, step 4, batches of 96). The first three are held against the
+same batched dense products without gathering, the norms against a copy of as many bytes. Beside
+them: the layer with its norms, and unfold with einsum.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from builders.report import Bar, print_report, say
+from disttrain.parallel import UnitFilters2d
+from disttrain.parallel.layers.fields import Fields, added, gathered
+
+FORWARD, GRADIENTS, NORMS = 0.6, 0.5, 0.6
+"""What is wanted of dense products, and of a copy's bandwidth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured, and how often."""
+
+    size: int
+    channels: int
+    kernel: int
+    samples: int
+    device: str
+    rounds: int
+
+
+def seconds(cases: dict[str, Callable[[], object]], case: Case) -> dict[str, float]:
+    """Medians, measured in turn: the machine's speed changes within a run."""
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(-1, case.rounds):
+        for name, call in cases.items():
+            wait(case)
+            began = time.perf_counter()
+            call()
+            wait(case)
+            if number >= 0:
+                found[name].append(time.perf_counter() - began)
+    return {name: statistics.median(each) for name, each in found.items()}
+
+
+def wait(case: Case) -> None:
+    if case.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def measured(case: Case) -> dict[str, Any]:
+    torch.manual_seed(0)
+    size = case.size, case.size
+    layer = UnitFilters2d(case.channels, 8, case.kernel, input_size=size, stride=4, block=4)
+    layer = layer.to(case.device)
+    x = torch.randn(case.samples, case.channels, *size, device=case.device)
+    fields = Fields(layer.kernel_size, layer.stride, *size)
+    weight = layer.weight.detach().flatten(0, 1)
+    dense, responses = gathered(x, fields), torch.randn_like(layer(x).detach())
+    blocks = layer.in_blocks(responses)
+    with torch.no_grad():
+        times = seconds(
+            {
+                "dense_forward": lambda: torch.bmm(weight, dense),
+                "dense_input_gradient": lambda: torch.bmm(weight.transpose(1, 2), blocks),
+                "dense_weight_gradient": lambda: torch.bmm(blocks, dense.transpose(1, 2)),
+                "w_x": lambda: layer.arranged(torch.bmm(weight, gathered(x, fields))),
+                "w_transposed_x": lambda: added(
+                    torch.bmm(weight.transpose(1, 2), layer.in_blocks(responses)), fields
+                ),
+                "weight_gradient": lambda: torch.bmm(
+                    layer.in_blocks(responses), dense.transpose(1, 2)
+                ),
+                "weight_gradient_gathering_anew": lambda: torch.bmm(
+                    layer.in_blocks(responses), gathered(x, fields).transpose(1, 2)
+                ),
+                "gathering": lambda: gathered(x, fields),
+                "adding": lambda: added(dense, fields),
+                "norms": lambda: torch.linalg.vector_norm(weight, dim=2),
+                "normalising": lambda: functional.normalize(weight, dim=2),
+                "copying": weight.clone,
+                "layer_of_unit_filters": lambda: layer(x),
+                "unfold_and_einsum": lambda: by_einsum(layer, weight, x),
+            },
+            case,
+        )
+    flops = 2.0 * weight.numel() * case.samples
+    return {
+        "filters": list(weight.shape),
+        "samples": case.samples,
+        "seconds": times,
+        "giga_flops": {name: flops / times[name] / 1e9 for name in PRODUCTS},
+        "of_dense": {
+            "w_x": times["dense_forward"] / times["w_x"],
+            "w_transposed_x": times["dense_input_gradient"] / times["w_transposed_x"],
+            "weight_gradient": times["dense_weight_gradient"] / times["weight_gradient"],
+            "unfold_and_einsum": times["dense_forward"] / times["unfold_and_einsum"],
+        },
+        # A copy reads and writes, the norms read, and normalised filters are written, too.
+        "norms_of_copy_bandwidth": times["copying"] / times["norms"] / 2,
+        "normalising_of_copy_bandwidth": times["copying"] / times["normalising"],
+    }
+
+
+PRODUCTS = (
+    "dense_forward",
+    "dense_input_gradient",
+    "dense_weight_gradient",
+    "w_x",
+    "w_transposed_x",
+    "weight_gradient",
+    "unfold_and_einsum",
+)
+
+
+def by_einsum(layer: UnitFilters2d, weight: Tensor, x: Tensor) -> Tensor:
+    """What one writes without thinking of memory."""
+    (kernel, _), (stride, _) = layer.kernel_size, layer.stride
+    columns = functional.unfold(x, kernel, stride=stride)
+    return torch.einsum("lof,nfl->nol", weight, columns)
+
+
+def main() -> None:
+    """Measure, and print the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few small blocks: that it runs")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    size, samples = (200, 96) if options.device == "cuda" else (60, 96)
+    if options.quick:
+        size, samples = 28, 4
+    rounds = 2 if options.quick else 15
+    report, bars = {}, []
+    for name, channels in {"first stack": 3, "second stack": 8}.items():
+        found = measured(Case(size, channels, 20, samples, options.device, rounds))
+        report[name] = found
+        for operation, bound in (
+            ("w_x", FORWARD),
+            ("w_transposed_x", GRADIENTS),
+            ("weight_gradient", GRADIENTS),
+        ):
+            value = found["of_dense"][operation]
+            bars.append(Bar(f"{name}: {operation} of dense products", value, bound))
+        bandwidth = found["norms_of_copy_bandwidth"]
+        bars.append(Bar(f"{name}: norms of a copy's bandwidth", bandwidth, NORMS))
+        say(f"{name}: {found}")
+    print_report("local_layers", report, bars)
+
+
+if __name__ == "__main__":
+    main()
