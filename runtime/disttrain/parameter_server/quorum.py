@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-LEAST_PATIENCE_SECONDS = 10.0
+LEAST_PATIENCE_SECONDS = 2.0
 """Of a replica that waits for the merge: less than the pauses of a busy machine would end it."""
 _PATIENCE = 4.0
 """Times what a replica computes between two pushes. Who is slower, or has no data left, is not
