@@ -309,7 +309,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/parameter_server/merging.py",
         old="            return True\n",
         new="            pass\n",
-        tests=(f"{_UNIT}/simulation/test_quorum.py",),
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),
     Mutant(
         name="a final checkpoint without what waits for a quorum",

@@ -19,6 +19,7 @@ from tasks.proving import Proving
 
 SAMPLES, EPOCHS, BATCH, RATE = 800, 2, 8, 0.05
 STEP = Machines(step_seconds=0.1, latency_seconds=0.0001)
+UNEVEN = Machines(step_seconds=0.1, latency_seconds=0.0001, jitter=0.1)
 Seen = tuple[Batch, int]
 """A batch, and the seed of what its step draws."""
 
@@ -119,5 +120,5 @@ def test_a_quorum_of_all_with_one_step_is_synchronous_averaging() -> None:
 @pytest.mark.parametrize("replicas", [2, 4])
 def test_a_quorum_of_all_is_diloco(replicas: int) -> None:
     outer = {"nesterov": {"learningRate": 0.7, "momentum": 0.9}}
-    job = Job(replicas, steps=5, outer=outer)
+    job = Job(replicas, UNEVEN, steps=5, outer=outer)
     assert distance(job.parameters, diloco(job, 5, 0.7, 0.9)) < 1e-6
