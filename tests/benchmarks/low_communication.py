@@ -24,6 +24,8 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
     "average": {"localSteps": {}},
     "average, replace": {"localSteps": {"adopt": "replace"}},
     "average, int8": {"localSteps": {"pushAs": "int8"}},
+    "a quorum of all, replace": {"localSteps": {"quorum": 4, "adopt": "replace"}},
+    "a quorum of 3": {"localSteps": {"quorum": 3, "graceSeconds": 0.2}},
     "delayed Nesterov": {"localSteps": {"outer": {"delayedNesterov": {}}}},
 }
 TARGET, QUICK_TARGET = 0.96, 0.5
@@ -60,6 +62,7 @@ def simulated(strategy: Mapping[str, Any], target: float) -> dict[str, Any]:
     stop = {"epochs": 60, "targetMetric": {"name": "accuracy", "atLeast": target}}
     command = [sys.executable, "-m", "disttrain", "simulate", str(MANIFEST)]
     command += ["--replicas", str(REPLICAS), "--step-seconds", str(STEP_SECONDS), *NETWORK]
+    command += ["--set", f"spec.replicas.count={REPLICAS}"]
     command += ["--set", f"spec.strategy={json.dumps(strategy)}"]
     command += ["--set", f"spec.stop={json.dumps(stop)}", "--evaluate-every", str(EPOCH)]
     done = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)

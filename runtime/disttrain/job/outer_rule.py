@@ -21,6 +21,9 @@ class OuterRule(ShardRule):
     sends_parameters: ClassVar[bool] = False
     # Whether pushes carry a replica's parameters; else what they are less than those fetched.
 
+    merges: ClassVar[bool] = True
+    # Whether it can take the mean of several replicas' differences as one push.
+
     learning_rate: Positive = 1.0
     """What a difference is multiplied by, after it was divided by the number of live replicas."""
 

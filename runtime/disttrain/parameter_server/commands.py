@@ -139,6 +139,8 @@ class CommandRunner:
         settled = self.foldable.cut(command.number, state.count, command.committed)
         if settled is not None:
             self._shard.records.settled(settled)
+        if command.final:
+            self._shard.stage.finish()
         made = writing.cut(command.number, state.values, state.notes())
         state.cut = made
         self._writing = (numbered, self.write(made, self._open_parts(command.folder)))

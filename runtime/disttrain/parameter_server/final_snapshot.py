@@ -207,6 +207,7 @@ def _restored(
         samples=note.samples,
         delivered=restoring.delivered_of(notes),
         steps=restoring.steps_of(notes),
+        gathered=restoring.gathered_of([notes]),
         previous={wanted.share.holder: notes},
         saved_by=note.incarnation,
     )

@@ -65,6 +65,10 @@ class ShardState:
     live_replicas: int = 1
     steps: StepCounts = field(default_factory=lambda: StepCounts(Range(0, 0)))
     """Of a rule that counts them."""
+    gathered: dict[int, int] = field(default_factory=dict)
+    """Samples by replica that were pushed and that no merge holds yet; see `job.merged`."""
+    clock: Callable[[], float] | None = None
+    """Of what a shard does by itself. None: a record says when."""
     description: dict[str, str] = field(default_factory=dict)
     """What else a strategy wants to find again in a checkpoint."""
     cut: Cut | None = None
@@ -81,7 +85,7 @@ class ShardState:
             "samples": str(self.samples),
             "incarnation": str(self.incarnation),
         }
-        tables = restoring.tables_of(self.deliveries.copy(), self.steps)
+        tables = restoring.tables_of(self.deliveries.copy(), self.steps, self.gathered)
         return Notes(version=self.count, metadata=metadata, tables=tables)
 
     def answer(self, verb: Verb, request: Header) -> Header:
@@ -189,6 +193,17 @@ class HolderSide(ABC):
     def carry_out(self, command: commands.Command) -> commands.Result:
         """A command that is the strategy's own."""
         return commands.CommandFailed(message=f"a shard does not know {command.kind}")
+
+    def advance(self) -> None:  # noqa: B027 - most do nothing but what they are asked for.
+        """Do what is due by itself."""
+
+    def finish(self) -> None:  # noqa: B027 - most keep nothing that waits for more.
+        """Nothing more is pushed: put what waits for more into the values."""
+
+    @property
+    def due_at(self) -> float | None:
+        """By the state's clock, when `advance` has something to do; None: that is not known."""
+        return None
 
     def unfetchable(self, header: Header) -> Refused | None:
         """Why something is not to be had now; None: it may be."""

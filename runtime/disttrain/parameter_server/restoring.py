@@ -7,16 +7,17 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
 from disttrain.holder.restoring import Restored, TableForm, Wanted
 from disttrain.holder.values import Notes, Table, Values
-from disttrain.parameter_server import deliveries, step_counts
+from disttrain.parameter_server import deliveries, quorum, step_counts
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
 from disttrain.parameter_server.step_counts import StepCounts
 
-_DELIVERIES, _STEPS = "deliveries", "steps"
-"""Names of the at-most-once table and of the counts of updates in a part."""
+_DELIVERIES, _STEPS, _GATHERED = "deliveries", "steps", "gathered"
+"""Names of the at-most-once table, of counts of updates, and of what waits for a merge."""
 TABLES = {
     _DELIVERIES: TableForm(deliveries.COLUMNS),
     # Only some update rules count.
     _STEPS: TableForm(step_counts.COLUMNS, may_lack=True),
+    _GATHERED: TableForm(quorum.COLUMNS, may_lack=True),
 }
 
 
@@ -33,6 +34,8 @@ class RestoredShard:
     delivered: dict[SenderIncarnation, Delivered] = field(default_factory=dict)
     steps: Sequence[Sequence[int]] = ()
     """Rows of `StepCounts`, perhaps of several shards."""
+    gathered: Mapping[int, int] = field(default_factory=dict)
+    """As in `ShardState`."""
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
     is_resharded: bool = False
@@ -63,6 +66,7 @@ def _shard(restored: Restored) -> RestoredShard:
         samples=min(int(notes.metadata.get("samples", "0")) for notes in sources),
         delivered=merge([delivered_of(notes) for notes in sources]),
         steps=[row for notes in sources for row in steps_of(notes)],
+        gathered=gathered_of(sources),
         description=sources[0].metadata,
         is_resharded=restored.is_resharded,
         damaged=restored.damaged,
@@ -70,11 +74,15 @@ def _shard(restored: Restored) -> RestoredShard:
     )
 
 
-def tables_of(delivered: dict[SenderIncarnation, Delivered], steps: StepCounts) -> dict[str, Table]:
+def tables_of(
+    delivered: dict[SenderIncarnation, Delivered], steps: StepCounts, gathered: Mapping[int, int]
+) -> dict[str, Table]:
     rows = deliveries.to_rows(delivered)
     found = {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
     if counted := steps.rows():
         found[_STEPS] = Table(columns=step_counts.COLUMNS, rows=counted)
+    if gathered:
+        found[_GATHERED] = Table(columns=quorum.COLUMNS, rows=quorum.as_rows(gathered))
     return found
 
 
@@ -84,6 +92,11 @@ def delivered_of(notes: Notes) -> dict[SenderIncarnation, Delivered]:
 
 def steps_of(notes: Notes) -> Sequence[Sequence[int]]:
     return notes.tables[_STEPS].rows if _STEPS in notes.tables else ()
+
+
+def gathered_of(sources: Sequence[Notes]) -> dict[int, int]:
+    tables = [notes.tables[_GATHERED] for notes in sources if _GATHERED in notes.tables]
+    return quorum.from_rows([row for table in tables for row in table.rows])
 
 
 def merge(tables: list[dict[SenderIncarnation, Delivered]]) -> dict[SenderIncarnation, Delivered]:

@@ -102,6 +102,7 @@ class ShardProcess:
             health.iterated()
             if not self._serve():
                 self._wait()
+            self.reporter.shard.stage.advance()
             self._listen_to_coordinator()
         health.end()
         if self._stopping:
@@ -224,6 +225,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
         write_environment(ledger_folder, present_environment(transport.chunk_bytes))
     record_start(records, restored, losses)
     shard = _shard(config, joined, restored, records, transport.chunk_bytes)
+    shard.state.clock = transport.now
     shutdown = _graceful_shutdown(config, shard, restored)
     serving = Serving(listener, shard)
     serving.instances = joined.instances

@@ -102,6 +102,7 @@ class Shard:
         state.values, state.cut = restored.values, None
         state.count, state.samples = restored.version, restored.samples
         state.deliveries.restore(restored.delivered)
+        state.gathered = dict(restored.gathered)
         state.is_initialised = True
         self._enter(stage)
         goes_on = restored.update_rule == self.stage.config.name

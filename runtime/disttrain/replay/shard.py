@@ -95,6 +95,8 @@ class ReplayedShard(ShardInMemory):
             self.shard.admit(sender(record))
         elif record["kind"] == Kind.FENCED:
             self.shard.fence(sender(record))
+        elif record["kind"] == Kind.MERGED:
+            self.shard.stage.finish()
 
     def wait_for(self, record: np.void) -> Request:
         """The chunk that the record names, once a replica has asked for it."""

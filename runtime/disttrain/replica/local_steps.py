@@ -177,10 +177,10 @@ class LocalStepper(Stepper):
         """For the parameters with this push in them."""
         if waits:
             self._pushes.wait_answered()
-            self._fetches.ask(self._model.fetch_into, self._model.land)
+            self._fetch(self.computes_on)
             self._adopt(self._fetches.wait())
             return
-        self._fetches.ask(self._model.fetch_into, self._model.land, None)
+        self._fetch(self.computes_on, None)
         self._pushes.begin(self._fetches.due)
 
     def _take_over(self, fetched: FetchResult) -> None:

@@ -196,6 +196,8 @@ class SimulatedRun:
             self.time.wait(min(LOOK_AGAIN_SECONDS, end - self.time.now), [self._has_ended])
         # What came in after an evaluation that ended the run is not of it.
         is_judged, self.is_over = self.is_over, True
+        for shard in self.shards:
+            shard.shard.stage.finish()
         if not is_judged and (not self._points or self._points[-1].samples < self._samples):
             self._evaluate()
         try:
@@ -246,10 +248,12 @@ class SimulatedRun:
             incarnation=1,
             train_samples=setting.train_samples,
             live_replicas=self.replicas,
+            clock=lambda: self.time.now,
         )
         listener = self._transport(Role.SHARD).listen(names.shard_name(index))
+        replicas = setting.spec.replicas.model_copy(update={"count": self.replicas})
         return ShardInMemory(
-            setting.spec,
+            setting.spec.model_copy(update={"replicas": replicas}),
             state,
             setting.placement,
             listener,
@@ -286,7 +290,10 @@ class SimulatedRun:
         """What a shard applies takes it time before the answer, what it gives out after it."""
         compute_with(threads)
         while True:
-            request = shard.listener.receive(LOOK_AGAIN_SECONDS)
+            due_at, now = shard.shard.stage.due_at, self.time.now
+            until = LOOK_AGAIN_SECONDS if due_at is None else max(0.0, due_at - now)
+            request = shard.listener.receive(min(until, LOOK_AGAIN_SECONDS))
+            shard.shard.stage.advance()
             if request is None:
                 continue
             self.time.wait(request.payload.nbytes / SHARD_BYTES_PER_SECOND)

@@ -101,6 +101,30 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "maximumNorm: must be null with outer.blend, which pushes parameters, not differences, "
             "got 2; take outer.average",
         ),
+        ("{quorum: 0}", "quorum: must be at least 1, got 0"),
+        (
+            "{quorum: 65}",
+            "quorum: must be at most replicas.count, which is 1, got 65; take 1",
+        ),
+        (
+            "{quorum: 1, outer: {blend: {}}}",
+            "outer: must be average or nesterov with quorum: 1, since a mean of several replicas "
+            "is applied, got blend; take nesterov",
+        ),
+        (
+            "{quorum: 1, outer: {delayedNesterov: {}}}",
+            "outer: must be average or nesterov with quorum: 1, since a mean of several replicas "
+            "is applied, got delayedNesterov; take nesterov",
+        ),
+        (
+            "{quorum: 1, outer: {average: {fullAge: 3}}}",
+            "outer: must have no fullAge with quorum: 1, since a mean of several replicas has no "
+            "age, got average.fullAge: 3; leave it out",
+        ),
+        (
+            "{graceSeconds: 2}",
+            "graceSeconds: must be 0 without a quorum, got 2; set quorum too",
+        ),
         (
             "{precision: float64, pushAs: bfloat16}",
             "pushAs: must be float32 with precision: float64, of which bfloat16 would keep few "

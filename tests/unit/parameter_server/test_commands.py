@@ -187,3 +187,21 @@ def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_pat
         runner.carry_out(NumberedCommand(id=number, order=command))
         _until_written(runner)
     assert [call.args for call in records.settled.call_args_list] == [(10,), (20,)]
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_only_the_final_checkpoint_finishes_what_waits(
+    monkeypatch: pytest.MonkeyPatch, *, final: bool
+) -> None:
+    disk, finished = HeldDisk(), [0]
+    monkeypatch.setattr(part_file, "write", disk.write)
+    disk.goes_on.set()
+    runner = a_runner()
+    stage = runner._shard.stage
+    monkeypatch.setattr(stage, "finish", lambda: finished.append(1))
+
+    order = commands.Checkpoint(number=1, folder="c1", final=final)
+    runner.carry_out(NumberedCommand(id=1, order=order))
+    next_finished(runner)
+
+    assert sum(finished) == int(final)

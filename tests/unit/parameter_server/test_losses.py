@@ -48,7 +48,7 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
         delivered=restoring.merge(list(tables.values())) if is_resharded else tables[shard],
         is_resharded=is_resharded,
         previous={
-            old: Notes(version=1, tables=tables_of(tables[old], NO_STEPS)) for old in previous
+            old: Notes(version=1, tables=tables_of(tables[old], NO_STEPS, {})) for old in previous
         },
     )
 

@@ -66,13 +66,15 @@ def test_what_the_coordinator_says_is_heard_at_once_and_each_iteration_shows_ove
     health = CountingHealth()
     runner = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
     control, transport = Coordinator(runner), Transport()
+    advanced: list[None] = []
+    stage = SimpleNamespace(advance=lambda: advanced.append(None))
     process = ShardProcess(
         transport=cast(Any, transport),
         listener=cast(Any, object()),
         control=cast(Any, control),
         serving=cast(Any, SimpleNamespace(serve_waiting=lambda: 0)),
         runner=cast(Any, runner),
-        reporter=cast(Any, SimpleNamespace(doing="")),
+        reporter=cast(Any, SimpleNamespace(doing="", shard=SimpleNamespace(stage=stage))),
         metrics=cast(Any, SimpleNamespace(health=health)),
     )
 
@@ -80,4 +82,4 @@ def test_what_the_coordinator_says_is_heard_at_once_and_each_iteration_shows_ove
 
     assert (control.looks, transport.waits) == (LOOKS, LOOKS)
     assert health.limits == [60.0, None]
-    assert health.iterations == LOOKS
+    assert health.iterations == len(advanced) == LOOKS

@@ -81,6 +81,7 @@ def begin_checkpoint(transaction: Transaction) -> None:
         number=number,
         folder=transaction.places.staging(number),
         committed=transaction.state.last_checkpoint,
+        final=transaction.state.phase is Phase.CHECKPOINTING,
     )
     for holder in transaction.holders():
         transaction.issue(holder.member, command)

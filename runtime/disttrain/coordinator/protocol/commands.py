@@ -67,6 +67,8 @@ class Checkpoint(Tagged, kind="checkpoint"):
     """Staging folder; the coordinator commits it when all parts are there."""
     committed: Count | None = None
     """The last checkpoint before this one that is complete."""
+    final: bool = False
+    """Nothing more is pushed; earlier versions did not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ class LocallyStepping(Asynchronous):
 
     @staticmethod
     def kept(rule: Any) -> tuple[str, ...]:
-        vectors: tuple[str, ...] = rule.outer.rule.kept
+        vectors: tuple[str, ...] = rule.vectors
         return vectors
 
     @classmethod

@@ -13,6 +13,7 @@ class Blend(OuterRule):
 
     name = "blend"
     sends_parameters = True
+    merges = False
 
     learning_rate: Part = 1.0
     """The part of the way, before it is divided by the number of live replicas."""

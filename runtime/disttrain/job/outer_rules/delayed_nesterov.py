@@ -13,3 +13,4 @@ class DelayedNesterov(OuterMomentum):
     name = "delayed_nesterov"
     kept = ("velocity", "waiting")
     counts_steps = True
+    merges = False

@@ -4,6 +4,7 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.job import length
 from disttrain.job.finding import Path, Severity
+from disttrain.job.merged import MOST_REPLICAS
 from disttrain.job.outer_rule import OuterMomentum
 from disttrain.job.rule import Rule, for_strategy
 from disttrain.job.spec import Spec
@@ -15,6 +16,7 @@ _STEPS: Path = (*_LOCAL_STEPS, "steps")
 _OUTER: Path = (*_LOCAL_STEPS, "outer")
 _MAXIMUM_AGE: Path = (*_LOCAL_STEPS, "maximumAge")
 _MAXIMUM_NORM: Path = (*_LOCAL_STEPS, "maximumNorm")
+_QUORUM: Path = (*_LOCAL_STEPS, "quorum")
 _PUSH_AS: Path = (*_LOCAL_STEPS, "pushAs")
 _READS: tuple[Path, ...] = (
     _LOCAL_STEPS,
@@ -96,6 +98,44 @@ def _rounds_differences(_: Spec, found: LocalSteps) -> str | None:
     return None
 
 
+def _quorum_can_meet(spec: Spec, found: LocalSteps) -> str | None:
+    count = spec.replicas.count
+    if found.quorum is None:
+        return None
+    if found.quorum > count:
+        return f"must be at most replicas.count, which is {count}, got {found.quorum}; take {count}"
+    if count > MOST_REPLICAS:
+        return (
+            f"must be null with more than {MOST_REPLICAS} replicas, each of which has a vector on "
+            f"every shard, got {found.quorum} with {count} replicas; leave it out"
+        )
+    return None
+
+
+def _quorum_has_a_mean(_: Spec, found: LocalSteps) -> str | None:
+    rule = found.outer.rule
+    if found.quorum is None:
+        return None
+    name = to_camel(rule.name)
+    if not rule.merges:
+        return (
+            f"must be average or nesterov with quorum: {found.quorum}, since a mean of several "
+            f"replicas is applied, got {name}; take nesterov"
+        )
+    if rule.full_age is not None:
+        return (
+            f"must have no fullAge with quorum: {found.quorum}, since a mean of several replicas "
+            f"has no age, got {name}.fullAge: {rule.full_age}; leave it out"
+        )
+    return None
+
+
+def _grace_is_after_a_quorum(_: Spec, found: LocalSteps) -> str | None:
+    if found.quorum is not None or not found.grace_seconds:
+        return None
+    return f"must be 0 without a quorum, got {found.grace_seconds:g}; set quorum too"
+
+
 def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
     usual = spec.replicas.count - 1
     if found.maximum_age is None or found.maximum_age > usual:
@@ -108,6 +148,24 @@ def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
 
 
 RULES = (
+    Rule(
+        "`quorum` is at most the number of replicas, of which there are at most 64.",
+        _QUORUM,
+        (("spec", "replicas", "count"),),
+        for_strategy(LocalSteps, _quorum_can_meet),
+    ),
+    Rule(
+        "A quorum goes with `average` and `nesterov`, without `fullAge`.",
+        _OUTER,
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _quorum_has_a_mean),
+    ),
+    Rule(
+        "`graceSeconds` is the time after a quorum.",
+        (*_LOCAL_STEPS, "graceSeconds"),
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _grace_is_after_a_quorum),
+    ),
     Rule(
         "`pushAs` below float32 is for differences of single precision.",
         _PUSH_AS,

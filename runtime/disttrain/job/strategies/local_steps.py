@@ -8,10 +8,12 @@ from pydantic import BeforeValidator, Field
 from disttrain.job import subclasses
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import Extent
+from disttrain.job.merged import OWN, Merged, merged_name
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
-from disttrain.job.section import Count, Positive, one_of, refused
+from disttrain.job.section import Count, NotNegative, Positive, one_of, refused
+from disttrain.job.shard_rule import ShardRule
 from disttrain.job.strategy_kind import (
     UNUSUAL_STALENESS,
     Formats,
@@ -84,6 +86,14 @@ class LocalSteps(StrategyKind):
     goes on with them. add: it goes on at once, and adds later what the others have changed, so that
     computing waits for nothing that takes less than `steps` steps."""
 
+    quorum: Count | None = None
+    """Replicas that have to have pushed before a shard changes the parameters. It then applies the
+    outer rule once to the mean of what they pushed, weighted by samples. Replicas that are gone
+    are not waited for. null: each push changes the parameters by itself."""
+
+    grace_seconds: NotNegative = 0.0
+    """Seconds that a shard waits for further replicas when the quorum is there."""
+
     maximum_age: Count | None = None
     """The most updates by others since the fetch that a push is a difference to. An older push is
     dropped, and its samples are processed again. Replicas of equal speed push at an age of one less
@@ -108,7 +118,34 @@ class LocalSteps(StrategyKind):
 
     @property
     def update_rule(self) -> str:
-        return self.outer.rule.name
+        rule = self.outer.rule
+        return rule.name if self.quorum is None else merged_name(rule)
+
+    def shard_rule(self, replicas: int) -> ShardRule:
+        """What the shards of a job with so many replicas carry out."""
+        rule = self.outer.rule
+        if self.quorum is None:
+            return rule
+        return Merged(
+            learning_rate=rule.learning_rate,
+            inner=rule,
+            replicas=replicas,
+            quorum=self.quorum,
+            grace_seconds=self.grace_seconds,
+        )
+
+    @property
+    def computes_on(self) -> str:
+        return super().computes_on if self.quorum is None else OWN
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """Names of what replicas and shards exchange, or shards keep, beside the model.
+
+        What is gathered by replica is known to its shard alone.
+        """
+        served = () if self.quorum is None else (OWN,)
+        return (*self.outer.rule.kept, *served)
 
     @property
     def computes_in(self) -> Precision:

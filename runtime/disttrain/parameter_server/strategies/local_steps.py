@@ -1,19 +1,23 @@
 """A shard of local steps: what a push carries is a difference of parameters, not a gradient."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from disttrain.holder.values import Values
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.staleness import Maximum, Staleness
-from disttrain.job.strategies.local_steps import LocalSteps
+from disttrain.job.strategies.local_steps import Adopt, LocalSteps
 from disttrain.parameter_server import arithmetic
 from disttrain.parameter_server.deliveries import SenderIncarnation
-from disttrain.parameter_server.holder_side import Refused, ShardState
+from disttrain.parameter_server.holder_side import Answer, Refused, ShardState
+from disttrain.parameter_server.merging import Merging
 from disttrain.parameter_server.norm_bound import NormBound
+from disttrain.parameter_server.outer_rules.merged import MergedRule
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.state.share import Part
@@ -27,29 +31,76 @@ class PushedDifferences(PushedGradients):
 
     bound: NormBound | None = None
     """None: a push may be as long as it is."""
+    merging: Merging | None = None
+    """None: each push changes the parameters by itself."""
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         strategy = stage.strategy.only_local_steps
-        rule, extent = arithmetic.rule_for(strategy.outer.rule), partial(defaults.extent, stage)
+        rule, extent = arithmetic.rule_for(cls.config_of(stage)), partial(defaults.extent, stage)
         most = strategy.maximum_age
         maximum = None if most is None else Maximum(updates=most)
         side = cls(rule, state, records, extent, staleness=Staleness(maximum=maximum))
         if strategy.maximum_norm is not None:
             side.bound = NormBound(strategy.maximum_norm)
+        if isinstance(rule, MergedRule):
+            waits = strategy.adopt is Adopt.REPLACE
+            side.merging = Merging(rule, state, records, waits=waits)
         return side
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
-        return stage.strategy.only_local_steps.outer.rule
+        return stage.strategy.only_local_steps.shard_rule(stage.replicas.count)
+
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        super().begin(values, description, returned_to)
+        if self.merging is not None:
+            self.merging.restore()
+
+    @property
+    def due_at(self) -> float | None:
+        return None if self.merging is None else self.merging.ends_at
+
+    def advance(self) -> None:
+        if self.merging is not None and self.merging.is_due(self.state.deliveries.admitted):
+            self.finish()
+
+    def finish(self) -> None:
+        if self.merging is not None and self.state.gathered:
+            self.merging.merge(self.values, self.rate)
+
+    def unfetchable(self, header: Header) -> Refused | None:
+        if self.merging is None:
+            return None
+        vector = self.values.share.placement.vector(header.vector)
+        if vector == self.values.trained:
+            self.merging.looked(header.sender)
+        if not self.merging.holds(header.sender, vector):
+            return None
+        sentence = f"push of replica {header.sender} waits for the quorum"
+        return Refused(Reason.BUSY, sentence, is_repeat=True)
+
+    def _complete(self, header: Header, rate: float) -> Answer:
+        answer = super()._complete(header, rate)
+        if self.merging is not None:
+            self.merging.pushed(header.sender, header.samples)
+            self.advance()
+        return answer
 
     def drop(self, incarnation: SenderIncarnation) -> None:
         super().drop(incarnation)
         if self.bound is not None:
             self.bound.drop(incarnation)
+        if self.merging is not None:
+            self.merging.forget([incarnation.sender])
 
     def _check_values(self, part: Part, header: Header, sent: Tensor) -> None:
         super()._check_values(part, header, sent)
+        if self.merging is not None and header.sender >= self.config.replicas:
+            sentence = f"spec.replicas.count is {self.config.replicas}, got index {header.sender}"
+            raise Refused(Reason.MALFORMED, sentence)
         if self.bound is None or not part.vector.is_trained:
             return
         norm, is_first = header.scale * float(torch.linalg.vector_norm(sent)), header.chunk == 0

@@ -1,0 +1,75 @@
+"""When what replicas have pushed is merged, and how long a replica is asked to wait. Pure."""
+
+from collections.abc import Collection, Mapping
+
+LEAST_PATIENCE_SECONDS = 2.0
+"""Of a replica that waits for the merge: less than the pauses of a busy machine would end it."""
+_PATIENCE = 4.0
+"""Times what a replica computes between two pushes. Who is slower, or has no data left, is not
+waited for longer."""
+_SLACK = 0.5
+"""Of the same time, where a replica computes meanwhile: the fetch has to be over before its next
+push."""
+
+COLUMNS = ("sender", "samples")
+"""Of the table in a checkpoint: samples that each replica has pushed since the last merge."""
+
+
+class Quorum:
+    """Of one shard: as soon as enough replicas are present, a window for the others begins."""
+
+    def __init__(self, replicas: int, grace_seconds: float) -> None:
+        """`replicas`: how many have to be present, if so many live."""
+        self._replicas = replicas
+        self._grace_seconds = grace_seconds
+        self._since: float | None = None
+        """When there were enough."""
+
+    def is_due(self, present: Collection[int], live: Collection[int], now: float) -> bool:
+        """Whether to merge. `present`: who has pushed since the last merge; they may be dead."""
+        if not present or (len(present) < self._replicas and set(live) - set(present)):
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = now
+        return not set(live) - set(present) or now >= self._since + self._grace_seconds
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the window is over; None: none is open."""
+        return None if self._since is None else self._since + self._grace_seconds
+
+    def merged(self) -> None:
+        self._since = None
+
+
+def weights(samples: Mapping[int, int]) -> dict[int, float]:
+    """What each replica counts in the mean, by the samples that it has pushed.
+
+    The paper's weight is samples times samples of a step. The latter is `batchSize` for all.
+    """
+    whole = sum(samples.values())
+    return {sender: one / whole if whole else 1.0 / len(samples) for sender, one in samples.items()}
+
+
+def patience(computing_seconds: float | None, *, waits: bool) -> float:
+    """How long a fetch may wait for the merge of the push before it.
+
+    `computing_seconds`: of the replica before that push; None: not known. `waits`: it computes
+    nothing meanwhile, else no longer than what costs no computing.
+    """
+    if waits:
+        return max(LEAST_PATIENCE_SECONDS, _PATIENCE * (computing_seconds or 0.0))
+    return _SLACK * (computing_seconds or 0.0)
+
+
+def as_rows(samples: Mapping[int, int]) -> list[list[int]]:
+    return [[sender, one] for sender, one in sorted(samples.items())]
+
+
+def from_rows(rows: Collection[Collection[int]]) -> dict[int, int]:
+    """Of several shards' tables, the most samples of each replica."""
+    found: dict[int, int] = {}
+    for sender, samples in rows:
+        found[sender] = max(samples, found.get(sender, 0))
+    return found

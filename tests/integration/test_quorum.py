@@ -1,0 +1,103 @@
+"""Jobs that merge by a quorum: kills of every role lose no account, and a record gives the bits."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.runs import RunningJob
+
+COUNTING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: counting}
+spec:
+  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
+  strategy:
+    localSteps:
+      steps: 6
+      quorum: 2
+      graceSeconds: 0.1
+      optimizer: {name: SGD, arguments: {lr: 1.0}}
+  batchSize: 8
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  checkpoint: {everySeconds: 0.5}
+  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
+  parameterServer: {shards: 2}
+  replicas: {count: 3, device: cpu}
+  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
+"""
+PROVING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy:
+    localSteps:
+      steps: 7
+      quorum: 2
+      outer: {nesterov: {learningRate: 0.5}}
+      optimizer: {name: AdamW, arguments: {lr: 0.01}}
+  record: true
+  batchSize: 8
+  portionSize: 80
+  stop: {epochs: 2}
+  evaluation: null
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {threads: 1, shards: 3}
+  replicas: {count: 2, device: cpu, threads: 1}
+"""
+SAMPLES, EPOCHS = 1024, 2
+
+
+def applied(status: dict[str, Any], fraction: float) -> bool:
+    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
+
+
+@pytest.mark.parametrize("adopt", ["replace", "add"])
+def test_kills_of_every_role_lose_no_account(tmp_path: Path, adopt: str) -> None:
+    """Nobody waits for the killed replica, and what it pushed counts."""
+    with RunningJob(tmp_path, [f"spec.strategy.localSteps.adopt={adopt}"], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 3)
+        job.kill("replica-0")
+        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
+        job.kill("shard-1")
+        job.wait_until(partial(applied, fraction=0.6))
+        job.kill("coordinator")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["phase"] == "Complete"
+        assert summary["samples"] == EPOCHS * SAMPLES
+        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        job.assert_promises_held()
+
+
+def test_a_job_is_resumed_with_what_was_not_merged(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.3) and status["checkpoints"] >= 1)
+        job.interrupt()
+        job.wait()
+        job.resume()
+        assert job.wait() == 0
+
+        assert job.summary()["samples"] == EPOCHS * SAMPLES
+        job.assert_promises_held()
+
+
+@pytest.mark.parametrize("settings", ["adopt=replace", "adopt=add", "graceSeconds=0.2"])
+def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path, settings: str) -> None:
+    """Merges are in the record, so that a replay knows no clock."""
+    with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], PROVING) as job:
+        assert job.wait() == 0
+
+        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit-identical" in done.stdout
