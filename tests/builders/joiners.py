@@ -38,6 +38,22 @@ def a_joinable_run(
     return RunningJob(folder, [*JOINABLE, *assignments], options=options, **more)
 
 
+class RunElsewhere(RunningJob):
+    """A run whose launcher is begun by another command, such as `ip netns exec`."""
+
+    def __init__(self, folder: Path, before: Sequence[str], address: str, steps: str) -> None:
+        self._before = before
+        folder.mkdir()
+        super().__init__(folder, [*JOINABLE, steps], options=("--joinable-at", address))
+
+    def _start(self, command_: Sequence[str]) -> None:
+        self._printed = self.output.parent / "printed"
+        with self._printed.open("wb") as printed:
+            self._process = subprocess.Popen(
+                [*self._before, *command(*command_)], stdout=printed, stderr=printed
+            )
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "disttrain", *arguments]
 
