@@ -97,7 +97,11 @@ class RunningJob(Watched):
     _process: "WarmCommand | subprocess.Popen[bytes]"
 
     def __init__(
-        self, folder: Path, assignments: Sequence[str] = (), manifest: str = COUNTING
+        self,
+        folder: Path,
+        assignments: Sequence[str] = (),
+        manifest: str = COUNTING,
+        options: Sequence[str] = (),
     ) -> None:
         self.output = folder / "output"
         for task in TASKS.glob("*.py"):
@@ -107,7 +111,7 @@ class RunningJob(Watched):
         command = ["run", str(job), "--output", str(self.output)]
         for assignment in assignments:
             command += ["--set", assignment]
-        self._start(command)
+        self._start([*command, *options])
         self._wait_started()
 
     @classmethod

@@ -32,7 +32,9 @@ TALKS = [
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tmp_path, certificates.issue)
+    made = runs.new(
+        a_job("spec.transport=tcp"), tmp_path / "run", tmp_path, runs.Opening(certificates.issue)
+    )
     for name, config in made.configs.items():
         launch_config.write(made.folder.config(name), config)
     yield made

@@ -22,6 +22,8 @@ from disttrain.launch.errors import (
     CheckpointsUnusable,
     NotARunFolder,
     NothingToResume,
+    NotJoinable,
+    NotTakenIn,
     OutputFolderInUse,
     OutputFolderUnusable,
 )
@@ -80,6 +82,8 @@ _REFUSED = (
     CheckpointsUnusable,
     ManifestChanged,
     NotSimulated,
+    NotJoinable,
+    NotTakenIn,
     WrongMachines,
 )
 """Nothing was started, and nothing is until the command or the manifest is another one."""

@@ -1,15 +1,15 @@
 """`disttrain run`: train a job with processes of this machine, and go on with a run."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.cli import table, wording
+from disttrain.cli import reach, table, wording
 from disttrain.cli.live import display, lasting_output
 from disttrain.cli.manifests import Assignments
 from disttrain.job import manifest_file, run_status, support
@@ -21,12 +21,12 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
-from disttrain.launch.run_folder import RunFolder, default_folders, require_own
+from disttrain.launch.run_folder import Reach, RunFolder, default_folders, require_own
 from disttrain.launcher import completion, launcher
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import CoordinatorLink
-from disttrain.launcher.run import Run
+from disttrain.launcher.run import Opening, Run
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -39,8 +39,33 @@ Output = Annotated[
     ),
 ]
 
+JoinableAt = Annotated[
+    str | None,
+    typer.Option(
+        "--joinable-at",
+        metavar="HOST:PORT",
+        help="An address of this machine: replicas of others may join there by `disttrain invite`. "
+        "The ports behind it are used, too, one for the coordinator and one for each shard.",
+    ),
+]
 
-def run(manifest: Manifest, output: Output = None, assignments: Assignments = None) -> None:
+
+class Office(Protocol):
+    """Takes joiners in; see `launcher.enrolment.Office`."""
+
+    reach: Reach
+
+    def issue(self, identities: Mapping[str, Identity]) -> Mapping[str, Credentials]: ...
+
+    def open(self, run: Run) -> AbstractContextManager[None]: ...
+
+
+def run(
+    manifest: Manifest,
+    output: Output = None,
+    assignments: Assignments = None,
+    joinable_at: JoinableAt = None,
+) -> None:
     """Train a job with processes of this machine and show how it goes.
 
     DIR gets summary.json, metrics.jsonl, model.safetensors, checkpoints/ and one log per process.
@@ -54,7 +79,7 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
     _name_what_is_missed(job)
-    raise typer.Exit(train(job, output, manifest.parent))
+    raise typer.Exit(train(job, output, manifest.parent, joinable_at))
 
 
 def _name_what_is_missed(job: DistTrainJob) -> None:
@@ -65,20 +90,33 @@ def _name_what_is_missed(job: DistTrainJob) -> None:
         typer.echo(f"these fields mean nothing on one machine: {names}", err=True)
 
 
-def train(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
+def train(
+    job: DistTrainJob, output: Path | None, task_folder: Path, joinable_at: str | None = None
+) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
+    office = None if joinable_at is None else _office(*reach.parse("--joinable-at", joinable_at))
+    opening = _opening(office)
     if output is not None:
-        return _watched(lambda: runs.new(job, output, task_folder, _issue))
-    return _watched(lambda: _new_by_default(job, task_folder))
+        return _watched(lambda: runs.new(job, output, task_folder, opening), office)
+    return _watched(lambda: _new_by_default(job, task_folder, opening), office)
 
 
-def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
+def _office(host: str, port: int) -> Office:
+    make: Callable[[str, int], Office] = table.later("take joiners in")
+    return make(host, port)
+
+
+def _opening(office: Office | None) -> Opening:
+    return Opening(_issue) if office is None else Opening(office.issue, office.reach)
+
+
+def _new_by_default(job: DistTrainJob, task_folder: Path, opening: Opening) -> Run:
     for folder in default_folders(job.metadata.name, datetime.now().astimezone()):
         if folder.parent.exists():
             # Its name is known beforehand: in a folder that others share it may be a stranger's.
             require_own(folder.parent)
         with suppress(OutputFolderInUse):
-            return runs.new(job, folder, task_folder, _issue)
+            return runs.new(job, folder, task_folder, opening)
     raise AssertionError
 
 
@@ -89,19 +127,21 @@ def go_on(path: Path, check: Callable[[Path], None]) -> ExitCode:
     checkpoint, once nobody else writes any.
     """
     folder = RunFolder(path.resolve())
-    folder.read_record()
+    record = folder.read_record()
     job = manifest_file.load_job(folder.job)
     completed = completion.read(folder.summary)
     if completed and completion.is_final(completed, completion.followed(folder), job.spec):
         typer.echo(_nothing_left(job, folder, completed))
         return ExitCode.COMPLETE
 
+    office = None if record.reach is None else _office(record.reach.host, record.reach.port)
+
     def prepare() -> Run:
         folder.require_free()
         check(path)
-        return runs.resumed(job, folder, _newest_checkpoint, _issue)
+        return runs.resumed(job, folder, _newest_checkpoint, _opening(office))
 
-    return _watched(prepare)
+    return _watched(prepare, office)
 
 
 def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) -> str:
@@ -114,9 +154,10 @@ def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) ->
     )
 
 
-def _watched(prepare: Callable[[], Run]) -> ExitCode:
+def _watched(prepare: Callable[[], Run], office: Office | None = None) -> ExitCode:
     run = prepare()
-    with lasting_output(lambda error: _say_unseen(error, run)):
+    taking = nullcontext() if office is None else office.open(run)
+    with taking, lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
         with display(lambda: run_status.read(run.folder.status)) as shown:
             outcome = launcher.run_job(run, shown, _open_link)

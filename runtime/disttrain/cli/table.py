@@ -16,6 +16,16 @@ COMMANDS = (
         "Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.",
     ),
     (
+        "invite",
+        "joining:invite",
+        "Print a token by which one more replica can join a run from another machine, once.",
+    ),
+    (
+        "join",
+        "joining:join",
+        "Train as one more replica of a run on another machine, by a token of `disttrain invite`.",
+    ),
+    (
         "status",
         "status:status",
         "Show how the run in DIR is, and in one sentence what limits its speed.",
@@ -116,6 +126,9 @@ LATER = {
     "newest checkpoint": "cli.checkpoint_folder:newest",
     "open a cluster": "cluster.kubernetes_api:open_api",
     "open a link": "launcher.coordinator_link:open_link",
+    "join a run": "launcher.joining:apply",
+    "stay in a run": "launcher.joining:stay",
+    "take joiners in": "launcher.enrolment:Office",
     "use of resources": "cluster.usage:measure",
 }
 """Module and object below `disttrain` of what only some commands need, or need late."""

@@ -18,6 +18,8 @@ _UNKNOWN = "-"
 LOOPS = "loop"
 """What the instances of training loops of the user's own begin with: on one machine they have one
 certificate."""
+JOINER = "joiner-"
+"""What the instances and places of invited replicas begin with. A pod's uid never does."""
 
 _INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,126}[A-Za-z0-9])?")
 _PLACE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -83,6 +85,17 @@ def is_instance_of(identity: Identity, instance: str) -> bool:
     """Whether an instance can be the identity's own."""
     own = identity.instance
     return not own or instance == own or instance.startswith(f"{own}.")
+
+
+def joiner(job_uid: str, invitation: str) -> Identity:
+    """Who was taken in by an invitation: its place is its own, wherever its machine is."""
+    own = f"{JOINER}{invitation}"
+    return Identity(job_uid, "replica", instance=own, place=own)
+
+
+def is_joiner(instance: str) -> bool:
+    """Whether somebody outside the job runs it, by an instance that its certificate proves."""
+    return instance.startswith(JOINER)
 
 
 def pod_of(instance: str) -> str:

@@ -7,6 +7,8 @@ FinalError
   CheckpointsUnusable    the folder that the manifest names for checkpoints takes no files
   NotARunFolder          `resume` or `status` of a folder without a run
   NothingToResume        `resume` of a run that ended before its first checkpoint
+  NotJoinable            a run that nobody can join from another machine
+  NotTakenIn             a run does not take a joiner in
 """
 
 from disttrain.errors import FinalError
@@ -34,3 +36,11 @@ class NotARunFolder(FinalError):
 
 class NothingToResume(FinalError):
     """The run came to its end and left no checkpoint to go on from."""
+
+
+class NotJoinable(FinalError):
+    """Nobody can join the run from another machine; the message says what would let them."""
+
+
+class NotTakenIn(FinalError):
+    """A run does not take this joiner in; nothing was started."""

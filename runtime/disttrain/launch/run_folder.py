@@ -21,6 +21,33 @@ from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFold
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """Where other machines reach a run: its processes listen on the ports behind `port`."""
+
+    host: str
+    port: int
+    """Where joiners are taken in."""
+    key: str
+    """Fingerprint of the key of who takes joiners in."""
+
+    @property
+    def address(self) -> str:
+        """Where joiners ask."""
+        return self._at(0)
+
+    @property
+    def coordinator(self) -> str:
+        return self._at(1)
+
+    def shard(self, index: int) -> str:
+        return self._at(2 + index)
+
+    def _at(self, offset: int) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tcp://{host}:{self.port + offset}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunRecord:
     """What `resume` and `status` must know of a run; the content of run.json."""
 
@@ -33,6 +60,8 @@ class RunRecord:
     cores: int
     processes: dict[str, int]
     """Process ids by name."""
+    reach: Reach | None = None
+    """None: it is this machine's alone."""
 
     def to_json(self) -> bytes:
         return _RECORD.dump_json(self, indent=1)
@@ -108,6 +137,11 @@ class RunFolder:
     def failure(self, process: str) -> Path:
         """Where a process says why it must not be started again."""
         return self.path / "launch" / f"{process}.failure.json"
+
+    @property
+    def invitations(self) -> Path:
+        """What the run knows of the tokens of its joiners."""
+        return self.path / "invitations"
 
     @property
     def boots(self) -> Path:

@@ -95,6 +95,10 @@ class ExecHost:
             if program.process.poll() is not None:
                 yield self._forget(program)
 
+    def kill(self, pid: int, how: signal.Signals) -> None:
+        """Signal a process that was started here; `events` tells of its end."""
+        self._programs[pid].process.send_signal(how)
+
     def close(self) -> None:
         for program in list(self._programs.values()):
             program.process.kill()

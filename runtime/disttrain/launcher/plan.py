@@ -12,6 +12,8 @@ from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.job.transport import TransportChoice
 from disttrain.launch.config import LaunchConfig, process_name
+from disttrain.launch.errors import NotJoinable
+from disttrain.launch.run_folder import Reach
 from disttrain.transport.config import TransportKind
 
 CORES_PER_SHARD_CORE = 4
@@ -58,6 +60,8 @@ class Place:
     resume_from: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     """By process, for a job over TCP, whose ports every user of the machine reaches."""
+    reach: Reach | None = None
+    """None: nobody of another machine joins."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
@@ -125,7 +129,23 @@ def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> Launch
     )
 
 
+def require_joinable(job: DistTrainJob) -> None:
+    """Raises NotJoinable for a job that only this machine's processes can work for."""
+    if not needs_credentials(job):
+        lack = "spec.transport must be tcp with encryption tls, so that strangers are kept out"
+    elif job.spec.strategy.sandblaster is not None:
+        lack = "spec.strategy.sandblaster counts on its own replicas; take downpour or localSteps"
+    elif job.spec.replicas.processes > 1:
+        lack = "a replica of several processes cannot join; set spec.replicas.ranks 1"
+    else:
+        return
+    message = f"--joinable-at: {lack}"
+    raise NotJoinable(message)
+
+
 def _coordinator_address(job: DistTrainJob, place: Place) -> str:
+    if place.reach is not None:
+        return place.reach.coordinator
     if transport_kind(job) is TransportKind.TCP:
         return f"tcp://127.0.0.1:{place.coordinator_port}"
     return f"ipc://{place.sockets / names.COORDINATOR}"
@@ -136,6 +156,8 @@ def _listen_address(job: DistTrainJob, place: Place, role: Role, index: int | No
         return _coordinator_address(job, place)
     if role is not Role.SHARD:
         return None
+    if place.reach is not None:
+        return place.reach.shard(index or 0)
     if transport_kind(job) is TransportKind.TCP:
         return ANY_PORT
     return f"ipc://{place.sockets / process_name(role, index)}"

@@ -19,8 +19,13 @@ from disttrain.launch import atomic_file, linux
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
-from disttrain.launch.run_folder import RunFolder, RunRecord
+from disttrain.launch.errors import (
+    CheckpointsUnusable,
+    NothingToResume,
+    NotJoinable,
+    OutputFolderUnusable,
+)
+from disttrain.launch.run_folder import Reach, RunFolder, RunRecord
 from disttrain.launcher import sockets_folder
 from disttrain.launcher.plan import (
     Place,
@@ -28,6 +33,7 @@ from disttrain.launcher.plan import (
     joining,
     needs_credentials,
     plan,
+    require_joinable,
     transport_kind,
 )
 from disttrain.transport.config import TransportKind
@@ -68,6 +74,7 @@ class Run:
             sockets=self.place.sockets,
             cores=self.place.cores,
             processes=self._pids,
+            reach=self.place.reach,
         )
         self._record.replace(record.to_json())
 
@@ -83,7 +90,16 @@ NewestCheckpoint = Callable[[Location], Path | None]
 """Finds the newest complete checkpoint at a location; its hashes are not checked."""
 
 
-def new(job: DistTrainJob, folder: Path, task_folder: Path, issue: Issue) -> Run:
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """By what the processes of a run know each other, and who else can reach them."""
+
+    issue: Issue
+    reach: Reach | None = None
+    """None: nobody of another machine."""
+
+
+def new(job: DistTrainJob, folder: Path, task_folder: Path, opening: Opening) -> Run:
     """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty.
 
     Raises OutputFolderUnusable when nothing can be written there, CheckpointsUnusable when nothing
@@ -98,11 +114,13 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path, issue: Issue) -> Run
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, defaults.written_out_text(job).encode())
         uid = uuid.uuid4().hex
-        place = _place(job, run_folder, held, task_folder=task_folder, uid=uid, issue=issue)
+        place = _place(job, run_folder, held, opening, task_folder=task_folder, uid=uid)
         return _prepared(job, run_folder, place, held.pop_all())
 
 
-def resumed(job: DistTrainJob, folder: RunFolder, newest: NewestCheckpoint, issue: Issue) -> Run:
+def resumed(
+    job: DistTrainJob, folder: RunFolder, newest: NewestCheckpoint, opening: Opening
+) -> Run:
     """Prepare the next incarnation of the run in `folder`, from its newest checkpoint.
 
     Raises NotARunFolder, NothingToResume, OutputFolderUnusable, or OutputFolderInUse while it still
@@ -122,7 +140,7 @@ def resumed(job: DistTrainJob, folder: RunFolder, newest: NewestCheckpoint, issu
             raise NothingToResume(message)
         uid = record.job_uid
         task_folder = record.task_folder
-        place = _place(job, folder, held, task_folder=task_folder, uid=uid, issue=issue)
+        place = _place(job, folder, held, opening, task_folder=task_folder, uid=uid)
         place = replace(place, resume_from=checkpoint)
         for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
@@ -161,18 +179,21 @@ def _place(
     job: DistTrainJob,
     folder: RunFolder,
     held: ExitStack,
+    opening: Opening,
     *,
     task_folder: Path,
     uid: str,
-    issue: Issue,
 ) -> Place:
     """A new place; what it takes of the machine is freed by `held`."""
     port = 0
     found: Mapping[str, Credentials] = {}
-    if transport_kind(job) is TransportKind.TCP:
+    if opening.reach is not None:
+        require_joinable(job)
+        _reserve(job, opening.reach, held)
+    elif transport_kind(job) is TransportKind.TCP:
         port = held.enter_context(reserve_port())
     if needs_credentials(job):
-        found = issue(identities(job, uid))
+        found = opening.issue(identities(job, uid))
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
@@ -181,7 +202,22 @@ def _place(
         coordinator_port=port,
         cores=linux.usable_cores(),
         credentials=found,
+        reach=opening.reach,
     )
+
+
+def _reserve(job: DistTrainJob, reach: Reach, held: ExitStack) -> None:
+    """Keep all ports that joiners are told of. Raises NotJoinable."""
+    last = reach.port + 1 + job.spec.shards
+    for port in range(reach.port, last + 1):
+        try:
+            held.enter_context(reserve_port(reach.host, port))
+        except (OSError, OverflowError) as error:
+            message = (
+                f"--joinable-at: {reach.host}:{port} cannot be listened on ({error}); name an "
+                f"address of this machine, and a port of which {last - reach.port} more are free"
+            )
+            raise NotJoinable(message) from error
 
 
 def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStack) -> Run:
@@ -192,14 +228,15 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
 
 
 @contextmanager
-def reserve_port() -> Iterator[int]:
+def reserve_port(host: str = HOST, port: int = 0) -> Iterator[int]:
     """Keep a port for the block, by a socket that is bound and never listens; its number.
 
     The kernel gives this port to nobody who asks for any free one, nor to a connection. A listener
     that sets SO_REUSEADDR, as ours do, may be bound to it all the same, incarnation after
     incarnation: only a second listener is refused (ip(7), SO_REUSEADDR).
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind((HOST, 0))
+        taken.bind((host, port))
         yield taken.getsockname()[1]

@@ -9,6 +9,7 @@ FinalError
     ├── DatasetError         the data set cannot be divided into batches
     ├── GroupsError          the parameter groups do not fit the model
     ├── LossError            the loss is nothing that a gradient can be taken of
+    ├── CodeError            the task's folder holds more code than a task has
     └── MeasureError         the measures are no sums by name
 """
 
@@ -45,6 +46,10 @@ class DatasetError(TaskError):
 
 class LossError(TaskError):
     """`Task.loss` returned what no gradient can be taken of."""
+
+
+class CodeError(TaskError):
+    """The task's folder holds more Python files than a task has."""
 
 
 class MeasureError(TaskError):

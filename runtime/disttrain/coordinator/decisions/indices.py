@@ -28,7 +28,11 @@ class LiveMembers:
         return self._sorted()[0]
 
     def workers(self) -> Sequence[Group]:
-        """The replicas that do what they are told: no loops that bring their own data."""
+        """The replicas that do what they are told, and whose word counts.
+
+        No loops that bring their own data, and no joiners: these measure, upload and export
+        nothing, and get data alone.
+        """
         return self._sorted()[1]
 
     def shards(self) -> Sequence[Group]:
@@ -45,7 +49,7 @@ class LiveMembers:
             everybody = *_live(self._state.replicas), *_live(self._state.shards)
             whole = [one for one in everybody if one.is_whole]
             replicas = tuple(one for one in whole if one.role is Role.REPLICA)
-            workers = tuple(one for one in replicas if not one.own_data)
+            workers = tuple(one for one in replicas if not one.is_guest)
             shards = tuple(one for one in whole if one.role is Role.SHARD)
             self._epochs, self._found = epochs, (replicas, workers, shards, everybody)
         return self._found

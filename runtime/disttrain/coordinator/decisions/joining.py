@@ -11,6 +11,7 @@ from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
+from disttrain.job import identity
 from disttrain.transport.header import Role
 
 MOST_REPLICAS = 4096
@@ -35,9 +36,7 @@ def join(
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(transaction, request):
         return refusal
-    if _brings_own_data(request) and (
-        transaction.state.layout is None or transaction.state.may_go_on
-    ):
+    if _is_guest(request) and (transaction.state.layout is None or transaction.state.may_go_on):
         # What the job's model is, its own replicas say; and while a model is measured whose
         # updates must all be in, nobody may push.
         return None
@@ -113,15 +112,20 @@ def _brings_own_data(request: messages.Join) -> bool:
     return is_first and request.train_samples is None
 
 
+def _is_guest(request: messages.Join) -> bool:
+    """Nobody of the job started it: what is wrong with it must not end the job."""
+    return _brings_own_data(request) or identity.is_joiner(request.instance)
+
+
 def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
     samples = request.train_samples
     if samples is None:
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
-        return _fatal(transaction, FailureReason.EMPTY_DATA, message)
+        return _fatal(transaction, request, FailureReason.EMPTY_DATA, message)
     if (difference := _other_data(transaction.state.data, request)) is not None:
-        return _fatal(transaction, FailureReason.WRONG_DATA, difference)
+        return _fatal(transaction, request, FailureReason.WRONG_DATA, difference)
     for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
         if settings.batch_size > samples:
@@ -129,9 +133,9 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
                 f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
-            return _fatal(transaction, FailureReason.BATCH_TOO_LARGE, message)
+            return _fatal(transaction, request, FailureReason.BATCH_TOO_LARGE, message)
         if (problem := settings.problem_with_data(samples)) is not None:
-            return _fatal(transaction, FailureReason.WRONG_DATA, problem)
+            return _fatal(transaction, request, FailureReason.WRONG_DATA, problem)
     return None
 
 
@@ -163,7 +167,7 @@ def _too_many_portions(transaction: Transaction, request: messages.Join) -> mess
         f"keeps account of at most {settings.most_portions}: take a larger "
         f"{settings.portion_size_field}"
     )
-    return _fatal(transaction, FailureReason.WRONG_DATA, message)
+    return _fatal(transaction, request, FailureReason.WRONG_DATA, message)
 
 
 def _portion_size(settings: Settings, samples: int) -> int:
@@ -184,13 +188,15 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
         f"this replica's model is not the job's: {difference}; model() has to build the same one "
         "in every process, and another one needs a new run"
     )
-    if _brings_own_data(request):
-        return _refused(messages.RefusalReason.WRONG_MODEL, message)
-    return _fatal(transaction, FailureReason.WRONG_MODEL, message)
+    return _fatal(transaction, request, FailureReason.WRONG_MODEL, message)
 
 
-def _fatal(transaction: Transaction, reason: FailureReason, message: str) -> messages.Refused:
-    transaction.fail(reason, message)
+def _fatal(
+    transaction: Transaction, request: messages.Join, reason: FailureReason, message: str
+) -> messages.Refused:
+    """Ends the job, unless it is a guest who is wrong."""
+    if not _is_guest(request):
+        transaction.fail(reason, message)
     wrong_data = reason is not FailureReason.WRONG_MODEL
     refusal = (
         messages.RefusalReason.WRONG_DATA if wrong_data else messages.RefusalReason.WRONG_MODEL
@@ -205,7 +211,7 @@ def _choose_index(transaction: Transaction, request: messages.Join) -> int | Non
         if groups[index].place == request.place:
             return index
     # Indices below are the job's own replicas, whose processes may be about to join.
-    first = transaction.settings.replicas if _brings_own_data(request) else 0
+    first = transaction.settings.replicas if _is_guest(request) else 0
     indices = range(first, _places(transaction, request))
     if transaction.settings.partitions > 1:
         # Their indices are not the coordinator's to choose: a job that grows takes the next ones.

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol.fields import MemberId, Partitions, Progress, Strict
-from disttrain.job import names
+from disttrain.job import identity, names
 from disttrain.transport.header import Role
 
 
@@ -82,6 +82,11 @@ class Group(Strict):
     def live(self) -> bool:
         """Whether its incarnation goes on."""
         return self.state is IncarnationState.LIVE
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether somebody outside the job started it."""
+        return self.own_data or identity.is_joiner(self.instance)
 
     @property
     def is_whole(self) -> bool:

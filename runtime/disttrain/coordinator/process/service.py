@@ -22,6 +22,7 @@ from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
+from disttrain.job import identity
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -178,7 +179,8 @@ class Service:
             self._refuse(request, messages.RefusalReason.NOT_ALLOWED, why)
             return None
         # Not before it is known who speaks: it ends this process.
-        self._require_newest(request.header)
+        if request.identity is None or not identity.is_joiner(request.identity.instance):
+            self._require_newest(request.header)
         if self._parts.journal.is_behind and not isinstance(parsed, _ALWAYS_TAKEN):
             # Nothing is decided on a full disk, so that little has to be kept; members ask again.
             return None

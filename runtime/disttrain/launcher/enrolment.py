@@ -1,0 +1,206 @@
+"""Takes joiners in: signs a replica's certificate for whoever shows a token of the run.
+
+A joiner is told who signs, what the job is and where its coordinator listens, and nothing else.
+What it says is refused before its token counts as used: it can try again with the right code.
+"""
+
+import importlib.metadata
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from disttrain.errors import DistTrainError
+from disttrain.job import certificate_chain, certificates, identity
+from disttrain.job.certificates import LIFETIME_OF_A_JOB
+from disttrain.job.credentials import Credentials
+from disttrain.job.identity import Identity
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch import invitation
+from disttrain.launch.run_folder import Reach
+from disttrain.launcher.run import Run
+from disttrain.task import code
+from disttrain.telemetry import logs
+from disttrain.transport import addresses
+
+LOG = logs.get(__name__)
+
+CONVERSATION_SECONDS = 10.0
+"""For a handshake, and for a question."""
+MOST_BYTES = 1 << 20
+"""Of a question, and of an answer."""
+_MOST_AT_ONCE = 8
+_LOOK_SECONDS = 0.25
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Application:
+    """What a joiner asks with."""
+
+    version: str
+    """Of DistTrain."""
+    invitation: str
+    secret: str
+    code: dict[str, str]
+    """Of its task folder: see `task.code.hashes`."""
+    request: str
+    """For a certificate: its key stays with the joiner."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Answer:
+    """What a joiner is told."""
+
+    refusal: str = ""
+    """Why it is not taken in; then nothing else is told."""
+    job: DistTrainJob | None = None
+    job_uid: str = ""
+    coordinator: str = ""
+    """Where it listens."""
+    certificate: str = ""
+    authority: str = ""
+    """The certificate of the authority of all processes."""
+
+
+APPLICATION = TypeAdapter(Application)
+ANSWER = TypeAdapter(Answer)
+
+
+def version() -> str:
+    return importlib.metadata.version("disttrain")
+
+
+class Office:
+    """One run's authority, and the endpoint by which it takes joiners in."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._authority = certificates.new_authority()
+        self._shown = self._authority.issue_server(host, LIFETIME_OF_A_JOB)
+        key = certificates.fingerprint(self._shown.certificate)
+        self.reach = Reach(host=host, port=port, key=key)
+        self._taking = threading.Lock()
+
+    def issue(self, identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
+        """As `certificates.issue`, by an authority that goes on signing."""
+        return {name: self._authority.issue(one) for name, one in identities.items()}
+
+    @contextmanager
+    def open(self, run: Run) -> Iterator[None]:
+        """Take joiners in meanwhile, in threads of this process. Raises AddressRefused."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        certificate_chain.load(context, self._shown.certificate, self._shown.key)
+        closing = threading.Event()
+        with addresses.listen(addresses.parse(self.reach.address)) as listening:
+            listening.settimeout(_LOOK_SECONDS)
+            arguments = (listening, context, run, closing)
+            thread = threading.Thread(target=self._accept, args=arguments, daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                closing.set()
+                thread.join()
+
+    def _accept(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        run: Run,
+        closing: threading.Event,
+    ) -> None:
+        free = threading.Semaphore(_MOST_AT_ONCE)
+
+        def answer(connected: socket.socket) -> None:
+            try:
+                self._converse(connected, context, run)
+            finally:
+                free.release()
+
+        with ThreadPoolExecutor(_MOST_AT_ONCE, "joiners") as threads:
+            while not closing.is_set():
+                try:
+                    connected, _ = listening.accept()
+                except OSError:
+                    continue
+                if free.acquire(blocking=False):
+                    threads.submit(answer, connected)
+                else:
+                    connected.close()
+
+    def _converse(self, connected: socket.socket, context: ssl.SSLContext, run: Run) -> None:
+        connected.settimeout(CONVERSATION_SECONDS)
+        # Whoever breaks off, or speaks no TLS, has no answer coming.
+        with connected, suppress(OSError), context.wrap_socket(connected, server_side=True) as it:
+            answer = self._answer(read_line(it), run)
+            it.sendall(ANSWER.dump_json(answer, by_alias=True) + b"\n")
+
+    def _answer(self, said: bytes, run: Run) -> Answer:
+        try:
+            asked = APPLICATION.validate_json(said)
+            # One after the other: of two with the same token one is late.
+            with self._taking:
+                return self._take_in(asked, run)
+        except ValidationError:
+            return Answer(refusal="this is no application of `disttrain join` of this version")
+        except (DistTrainError, OSError, ValueError) as error:
+            LOG.warning("a joiner was not taken in", reason=error)
+            return Answer(refusal=f"the run could not take this joiner in: {error}")
+
+    def _take_in(self, asked: Application, run: Run) -> Answer:
+        folder, uid = run.folder.invitations, run.place.job_uid
+        found = invitation.read(folder, asked.invitation) if asked.invitation.isalnum() else None
+        if found is None or (why := _refusal(found, asked, uid, run.place.task_folder)):
+            why = invitation.refusal(None, "", uid, 0.0) if found is None else why
+            LOG.warning("a joiner is refused", invitation=asked.invitation[:32], reason=why)
+            return Answer(refusal=why)
+        who = identity.joiner(uid, asked.invitation)
+        certificate = self._authority.sign(asked.request, who, LIFETIME_OF_A_JOB)
+        invitation.write(folder, asked.invitation, replace(found, is_used=True))
+        LOG.info("a joiner is taken in", invitation=asked.invitation)
+        return Answer(
+            job=run.job,
+            job_uid=uid,
+            coordinator=self.reach.coordinator,
+            certificate=certificate,
+            authority=self._authority.certificate,
+        )
+
+
+def _refusal(
+    found: invitation.Invitation, asked: Application, job_uid: str, task_folder: Path
+) -> str:
+    """Whose token is not good learns nothing of version and code."""
+    if why := invitation.refusal(found, asked.secret, job_uid, time.time()):
+        return why
+    if asked.version != version():
+        return (
+            f"this run is of DistTrain {version()}, and {asked.version} asks to join: "
+            f"install disttrain=={version()}"
+        )
+    if other := code.first_difference(code.hashes(task_folder), asked.code):
+        return f"the task's code is not the job's: {other}; copy the job's task folder"
+    return ""
+
+
+def read_line(stream: ssl.SSLSocket) -> bytes:
+    """What comes before the end of a line. Raises OSError, also for what is too long or late."""
+    end = time.monotonic() + CONVERSATION_SECONDS
+    found = bytearray()
+    while not found.endswith(b"\n"):
+        stream.settimeout(max(0.001, end - time.monotonic()))
+        more = stream.recv(1 << 16)
+        if not more or len(found) + len(more) > MOST_BYTES:
+            message = "no whole line has come"
+            raise OSError(message)
+        found += more
+    return bytes(found)

@@ -1,0 +1,89 @@
+"""Replicas that were invited: they get an index of their own, and end nobody's job."""
+
+import pytest
+
+from builders.control_members import a_join
+from builders.machines import Machine
+from disttrain.coordinator.decisions.speaking import impostor
+from disttrain.coordinator.phases import Phase
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.messages import RefusalReason
+from disttrain.job import identity
+from disttrain.job.identity import Identity, parse
+from disttrain.transport.header import Role
+
+PLACE = f"{identity.JOINER}a1"
+
+
+def test_a_joiner_gets_an_index_behind_the_jobs_own_replicas() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+
+    joined = machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+
+    assert isinstance(joined, messages.Joined)
+    assert joined.member.index == 2
+
+
+def test_a_joiner_that_starts_again_has_the_same_index() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+
+    again = machine.join(Role.REPLICA, None, f"{PLACE}.2", place=PLACE)
+
+    assert isinstance(again, messages.Joined | messages.ComeAgain)
+    assert not [one for one in machine.state.replicas.values() if one.live and one.index > 2]
+
+
+def test_a_joiner_with_other_data_is_refused_and_the_job_goes_on() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+
+    refused = machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE, samples=64)
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.WRONG_DATA
+    assert machine.phase() is Phase.RUNNING
+
+
+def test_a_joiner_waits_until_the_jobs_own_replicas_have_told_the_model() -> None:
+    machine = Machine(replicas=2)
+
+    early = a_join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    assert machine.coordinator.request(early, machine.now).reply is None
+
+
+def test_a_joiner_is_nobody_whose_word_counts() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+
+    assert machine.state.replicas[2].is_guest
+    assert not machine.state.replicas[0].is_guest
+
+
+@pytest.mark.parametrize(
+    ("instance", "place"), [("joiner-b2.1", PLACE), (f"{PLACE}.1", "joiner-b2"), ("other", PLACE)]
+)
+def test_a_joiner_speaks_for_no_other_joiner(instance: str, place: str) -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    sender = identity.joiner("uid", "a1")
+
+    assert impostor(machine.state, sender, a_join(Role.REPLICA, None, instance, place=place))
+
+
+def test_a_joiner_takes_no_index_of_its_own_choice() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    wanted = a_join(Role.REPLICA, 0, f"{PLACE}.1", place=PLACE)
+
+    assert impostor(machine.state, identity.joiner("uid", "a1"), wanted)
+
+
+def test_the_certificate_of_a_joiner_says_who_it_is() -> None:
+    sender = identity.joiner("uid", "a1")
+
+    assert sender == Identity("uid", "replica", instance=PLACE, place=PLACE)
+    assert parse(sender.uris[1]) == sender
