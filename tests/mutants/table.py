@@ -122,6 +122,34 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/simulation/test_outcome.py",),
     ),
     Mutant(
+        name="a partition that computes with the values of the first step",
+        file=f"{_R}/replica/partitions.py",
+        old="        self._renewal = max(self._renewal, Renewal.RENEW)\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_partitions.py",),
+    ),
+    Mutant(
+        name="a divided dropout with one mask for all steps",
+        file=f"{_R}/replica/partitions.py",
+        old="dropout.seed, dropout.step = order.seed, order.call",
+        new="dropout.step = order.call",
+        tests=(f"{_UNIT}/replica/test_partitions.py",),
+    ),
+    Mutant(
+        name="running means of a divided model that stay in its parts",
+        file=f"{_R}/replica/partitions.py",
+        old="                buffer.data.copy_(self._part.values[name])\n",
+        new="                pass\n",
+        tests=(f"{_UNIT}/replica/test_partitions.py",),
+    ),
+    Mutant(
+        name="a process that is to end whose end passes for a mistake of the task",
+        file=f"{_R}/task/user_code.py",
+        old="except (DistTrainError, Interruption):",
+        new="except DistTrainError:",
+        tests=("integration/test_groups.py",),
+    ),
+    Mutant(
         name="a shard that keeps the stages that are over",
         file=f"{_R}/parameter_server/shard.py",
         old="        self._stages = self._stages[number:]\n"

@@ -21,6 +21,7 @@ from disttrain.parallel.layers.windowed import View, Windowed
 from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one
 
 Index = tuple[slice, ...]
+_NARROW = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,9 @@ class Normalised(PartitionedLayer):
         self.take_over(module)
 
     def forward(self, value: Value) -> Value:
-        x, array = value.array.tensor, value.array
+        given, array = value.array.tensor, value.array
+        # As torch does: sums of narrow numbers would lose what the running values are made of.
+        x = given.float() if given.dtype in _NARROW else given
         if self.training or self.running_mean is None:
             count = x.shape[0] * array.height * array.width
             mean, variance = self._moments(x, value.windows, count)
@@ -293,7 +296,7 @@ class Normalised(PartitionedLayer):
             weight = self.tied.get("weight", self.weight)
             bias = self.tied.get("bias", self.bias)
             y = y * weight[:, None, None] + bias[:, None, None]
-        return value.replaced(y)
+        return value.replaced(y.to(given.dtype))
 
     def _moments(self, x: Tensor, windows: Windows, count: int) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel, by one sum over the partitions.
