@@ -147,7 +147,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/task/user_code.py",
         old="except (DistTrainError, Interruption):",
         new="except DistTrainError:",
-        tests=("integration/test_groups.py",),
+        tests=(f"{_UNIT}/task/test_user_code.py",),
     ),
     Mutant(
         name="a shard that keeps the stages that are over",

@@ -129,11 +129,9 @@ class Replicas(Section):
     """Rows and columns of the partitions over an image, as `2x3`. null: as square as their number
     lets them be."""
 
-    partitioning: Annotated[dict[LayerName, LayerWay], Field(max_length=1000)] = Field(
-        default_factory=dict
-    )
+    partitioning: Annotated[dict[LayerName, LayerWay] | None, Field(max_length=1000)] = None
     """How layers are divided, by the name that they have in the model; of a container, all that
-    is in it. Others are divided as is usual for their kind."""
+    is in it. null: all are divided as is usual for their kind."""
 
     ranks: Annotated[int, Field(ge=1, le=1024)] = 1
     """Processes of each replica, which start, fail and are started again together. Each computes

@@ -49,7 +49,7 @@ def grid_of(replicas: Replicas) -> Grid:
 def _part(
     model: nn.Module, replicas: Replicas, peers: Communicator, sample: Sequence[int]
 ) -> Partitioned:
-    ways = cast("Mapping[str, Way]", replicas.partitioning)
+    ways = cast("Mapping[str, Way]", replicas.partitioning or {})
     try:
         return partition(model, grid_of(replicas), peers, sample, ways)
     except CannotPartition as error:

@@ -56,9 +56,9 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "batchSize: 32",
-            "batchSize: 32\n  replicas: {image: x}",
-            "10: spec.replicas.image: unknown field; known here: count, partitions, grid, "
-            "partitioning, ranks, inner, device, threads, callTimeoutSeconds, template",
+            "batchSize: 32\n  parameterServer: {image: x}",
+            "10: spec.parameterServer.image: unknown field; known here: shards, durability, "
+            "threads, template",
         ),
         (
             "batchSize: 32",

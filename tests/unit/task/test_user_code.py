@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from disttrain.errors import RetryableError
+from disttrain.errors import Interruption, RetryableError
 from disttrain.task import user_code
 from disttrain.task.errors import UserCodeError
 
@@ -126,3 +126,8 @@ def test_an_interrupt_by_a_person_is_no_error_of_the_task() -> None:
 )
 def test_whose_file_it_is(file: str, expected: bool) -> None:  # noqa: FBT001 - A column of the table.
     assert user_code.is_of_the_user(file) is expected
+
+
+def test_the_end_of_a_wait_is_no_mistake_of_the_task() -> None:
+    with pytest.raises(Interruption), user_code.running("Digits.loss()"):
+        raise Interruption
