@@ -29,6 +29,10 @@ class Shape:
     def elements(self) -> int:
         return self.channels * self.height * self.width
 
+    @property
+    def dimensions(self) -> int:
+        return 1 if self.is_flat else 3
+
 
 class Partitioned(nn.Module):
     """One partition of a model. All partitions call it with the same samples, in the same order."""

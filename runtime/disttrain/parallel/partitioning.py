@@ -51,6 +51,7 @@ _SLIDING: Mapping[type[nn.Module], Callable[[Any], Windowed]] = {
     nn.MaxPool2d: MaxPooling,
     nn.AvgPool2d: AveragePooling,
 }
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def partition(
@@ -105,8 +106,9 @@ def _is_chain(module: nn.Module) -> bool:
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    # What torch calls beside forward(), such as what old-style weight normalisation needs.
-    return bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001
+    # What torch calls beside forward(), such as what old-style weight normalisation needs, and
+    # beside backward.
+    return any(getattr(module, name) for name in _HOOKS)
 
 
 def _refuse_sharing(model: nn.Module) -> None:
@@ -201,10 +203,11 @@ class _Partitioning:
         }
 
     def _flat(
-        self, module: nn.Module, name: str, shape: Shape, way: Way | None
+        self, module: Any, name: str, shape: Shape, way: Way | None
     ) -> tuple[nn.Module, Shape]:
         """Its elements stay where they are: who needs them in order fetches all of them."""
-        del module
+        if (module.start_dim, module.end_dim) not in {(1, -1), (1, shape.dimensions)}:
+            return self._kept_whole(module, name, shape)
         self._require(name, way, None)
         flat = Shape(channels=1, height=shape.elements, width=1, is_flat=True)
         return Flat(self.peers), flat
@@ -279,9 +282,11 @@ class _Partitioning:
         given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
         try:
             # A batch of two: some layers need several samples.
-            found = tuple(on_meta(module)(torch.empty(2, *given, device="meta")).shape[1:])
+            samples, *found = on_meta(module)(torch.empty(2, *given, device="meta")).shape
         except Exception as error:
             raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
+        if samples != 2:
+            raise CannotPartition(f"{name}: gives {samples} samples for 2; it has to keep them")
         if len(found) not in {1, 3}:
             raise CannotPartition(f"{name}: gives {len(found)} dimensions for a sample, not 1 or 3")
         after = (

@@ -119,6 +119,55 @@ def test_a_container_that_does_more_than_call_its_layers_is_kept_whole() -> None
     assert [note.split()[0] for note in notes] == ["1", "2"]
 
 
+def halved(module: nn.Module, given: Any, gradients: Any) -> tuple[Tensor]:
+    del module, gradients
+    return (given[0] * 0.5,)
+
+
+def test_a_layer_with_a_hook_of_its_backward_is_kept_whole() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Tanh(), nn.Conv2d(2, 2, 1)).double()
+    model[2].register_full_backward_hook(halved)
+    x, _ = batch()
+    weight = torch.randn_like(model(x))
+
+    assert furthest(divided(model, (1, 2), x, weight), undivided(model, x, weight)) < 1e-10
+
+
+class Centred(nn.Module):
+    """Puts another tensor in the place of its buffer."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x / self.mean
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return y
+
+
+def test_a_buffer_that_a_layer_replaces_is_the_new_one() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), Centred()).double()
+    part = partition(copy.deepcopy(model), Grid(1, 1), Alone(), SAMPLE)
+    x, _ = batch()
+    for _ in range(2):
+        found, wanted = part(x), model(x)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+        assert far(found, wanted) < 1e-12
+    assert far(_mean(part), _mean(model)) < 1e-12
+    for own, one in zip(part.parameters(), model.parameters(), strict=True):
+        assert own.grad is not None
+        assert one.grad is not None
+        assert far(own.grad, one.grad) < 1e-10
+
+
+def _mean(model: nn.Module) -> Tensor:
+    return dict(model.named_buffers())["1.mean"]
+
+
 def test_a_layer_may_come_twice_if_it_has_no_parameters() -> None:
     act = nn.Tanh()
     model = nn.Sequential(nn.Conv2d(3, 2, 1), act, nn.Conv2d(2, 2, 1), act).double()
@@ -397,6 +446,20 @@ REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
         Grid(1, 1),
         {},
         "1: it does not take",
+    ),
+    (
+        "rows and columns in one",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.Flatten(2)),
+        Grid(1, 1),
+        {},
+        "1: gives 2 dimensions for a sample",
+    ),
+    (
+        "samples in one",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.Flatten(0, 1), nn.Flatten()),
+        Grid(1, 1),
+        {},
+        "1: gives 4 samples for 2; it has to keep them",
     ),
 ]
 

@@ -347,8 +347,7 @@ class OnOne(PartitionedLayer):
         x = array.fetch(on_one(0, peers.size, array.height, array.width))
         channels, height, width = self._output
         if peers.rank == 0:
-            given = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-            y = functional_call(self.called, given, (value.whole(x),))
+            y = self._called_with(value.whole(x))
             y = y[:, None, :, None] if self._is_flat else y
         else:
             # Nothing, but of what was fetched, so that backward comes by here too.
@@ -357,3 +356,16 @@ class OnOne(PartitionedLayer):
         y = y + x.new_zeros((), requires_grad=torch.is_grad_enabled())
         windows = on_one(0, peers.size, height, width)
         return Value(DistributedArray(y, windows, height, width, peers), self._is_flat)
+
+    def _called_with(self, x: Tensor) -> Tensor:
+        buffers = dict(self.named_buffers())
+        # Copies: what backward needs of them stays as it is, whatever becomes of the buffers.
+        given = {
+            **dict(self.named_parameters()),
+            **{name: buffers[name].clone() for name in buffers},
+        }
+        y: Tensor = functional_call(self.called, given, (x,))
+        for name, buffer in buffers.items():
+            # The layer may have put another tensor in its place.
+            buffer.data.copy_(given[name])
+        return y
