@@ -42,9 +42,10 @@ class Tensors:
     def values(self, renewal: int) -> Iterator[tuple[str, Index | None]]:
         """What a partition gets before it computes: names, and where its part lies in the whole.
 
-        `renewal`: 0 for nothing, 1 for what is trained and buffers, 2 for frozen parameters too.
+        `renewal`: 0 for nothing, 1 for what is trained and buffers, 2 for frozen parameters too, 3
+        for buffers alone.
         """
-        for name in () if not renewal else self._trained if renewal == 1 else self._parameters:
+        for name in {1: self._trained, 2: list(self._parameters)}.get(renewal, ()):
             yield name, self._pieces.get(name)
         for name in self._buffers if renewal else ():
             yield name, None

@@ -5,7 +5,7 @@ partitions compute the output together, each with its part; so do they in backwa
 in the replica, and every strategy, sees one model and its gradient, as if one process computed it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
-from disttrain.parallel.layers.partitioned import Index
+from disttrain.parallel.layers.partitioned import Index, OnOne, PartitionedLayer
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.replica.division import Division
 from disttrain.replica.partition_messages import Tensors, packed, unpack
@@ -43,6 +43,8 @@ class Renewal(IntEnum):
     """Trained parameters and buffers."""
     BEGIN = 2
     """Frozen parameters as well."""
+    BUFFERS = 3
+    """Alone."""
 
 
 class Order(NamedTuple):
@@ -59,6 +61,8 @@ class Order(NamedTuple):
     mode: int = 0
     """A sum: 1 for training, 2 with gradients, 4 in bfloat16 by autocast."""
     renewal: int = 0
+    otherwise: int = 0
+    """A sum, over layers: 1 for the first one, 2 for the second, of those whose mode is another."""
 
     @classmethod
     def of(cls, words: Sequence[int]) -> "Order":
@@ -66,6 +70,8 @@ class Order(NamedTuple):
 
 
 _TRAINS, _HAS_GRADIENTS, _AUTOCASTS = 1, 2, 4
+_MOST_MODES = 63
+"""Layers that a word has bits for."""
 
 
 class Part:
@@ -75,17 +81,27 @@ class Part:
         self._part = part
         self._device = device
         self.values = _values(part)
+        self.layers = {
+            name: each for name, each in part.named_modules() if isinstance(each, PartitionedLayer)
+        }
         self._dropouts = [each for each in part.modules() if isinstance(each, HashDropout)]
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
         """By call: input and output, until the next step."""
 
-    def forward(self, order: Order, x: Tensor) -> Tensor:
-        """The output, whole in the first partition and empty in others. Raises GroupLost."""
+    def forward(self, order: Order, x: Tensor, whole: nn.Module | None = None) -> Tensor:
+        """The output, whole in the first partition and empty in others. Raises GroupLost.
+
+        `whole`: the model, in the first partition.
+        """
         if not order.call:
             self._outputs.clear()
         for dropout in self._dropouts:
             dropout.seed, dropout.step = order.seed, order.call
-        self._part.train(bool(order.mode & _TRAINS))
+        trains = bool(order.mode & _TRAINS)
+        for place, layer in enumerate(self.layers.values()):
+            layer.train(trains != bool(order.otherwise >> place & 1))
+        if whole is not None:
+            self._take_modes_of_whole_layers(whole)
         casts = bool(order.mode & _AUTOCASTS)
         has_gradients = bool(order.mode & _HAS_GRADIENTS)
         own = x.detach().requires_grad_(order.input_type < 0 and has_gradients)
@@ -98,6 +114,13 @@ class Part:
             self._outputs[order.call] = own, y
         return y.detach()
 
+    def _take_modes_of_whole_layers(self, whole: nn.Module) -> None:
+        """What is in such a layer has modes of its own."""
+        for name, layer in self.layers.items():
+            if isinstance(layer, OnOne):
+                for inner, module in whole.get_submodule(name).named_modules():
+                    layer.called.get_submodule(inner).training = module.training
+
     def backward(self, call: int, gradient: Tensor | None = None) -> Tensor | None:
         """Find the gradients of this part; that of its input. Raises GroupLost.
 
@@ -108,6 +131,9 @@ class Part:
         if y.requires_grad:
             torch.autograd.backward([y], [torch.zeros_like(y) if gradient is None else gradient])
         return x.grad
+
+    def awaits_backward(self, call: int) -> bool:
+        return call in self._outputs
 
     def nothing(self, order: Order) -> Tensor:
         """The input of a partition other than the first."""
@@ -155,7 +181,7 @@ class FollowingPartition:
     def _renew(self, renewal: int) -> None:
         into = [self._part.values[name] for name, _ in self._tensors.values(renewal)]
         room = torch.empty(sum(each.nbytes for each in into), dtype=torch.uint8)
-        if into:
+        if len(room):
             self._peers.exchange({}, {0: room}).wait()
             unpack(room, into)
 
@@ -175,13 +201,15 @@ class DividedModel:
         self._own = Tensors(part, 0)
         others = range(1, peers.size)
         self._others = {rank: Tensors(division.planned(rank), rank) for rank in others}
-        self._seed = self._calls = 0
+        self._step = self._seed = self._calls = 0
         self._renewal = Renewal.BEGIN
+        self._given: tuple[_Versions, _Versions] = ((), ())
+        """Of parameters and buffers, what partitions have."""
 
     @contextmanager
     def computing(self, seed: int) -> Iterator[None]:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
-        self._seed, self._calls = seed, 0
+        self._step, self._seed, self._calls = self._step + 1, seed, 0
         self._renewal = max(self._renewal, Renewal.RENEW)
         self._model.forward = self._forward
         try:
@@ -202,12 +230,38 @@ class DividedModel:
             mode=_TRAINS * self._model.training
             + _HAS_GRADIENTS * has_gradients
             + _AUTOCASTS * torch.is_autocast_enabled(input.device.type),
-            renewal=self._renewal,
+            renewal=self._due(),
+            otherwise=self._otherwise(),
         )
-        self._calls, self._renewal = self._calls + 1, Renewal.KEEP
+        self._calls += 1
         if not has_gradients:
             return self.forward(order, input)
-        found: Tensor = _Divided.apply(self, order, input, *self._model.parameters())
+        of_step = (self, self._step, order)
+        found: Tensor = _Divided.apply(of_step, input, *self._model.parameters())
+        return found
+
+    def _due(self) -> Renewal:
+        """What the task's loss has changed since its latest call of the model is given anew."""
+        before, model = self._given, self._model
+        self._given = _versions(model.parameters()), _versions(model.buffers())
+        due, self._renewal = self._renewal, Renewal.KEEP
+        if due or before == self._given:
+            return due
+        return Renewal.BUFFERS if before[0] == self._given[0] else Renewal.RENEW
+
+    def _otherwise(self) -> int:
+        """Raises ValueError for more layers than an order has bits for."""
+        modules, found = dict(self._model.named_modules(remove_duplicate=False)), 0
+        for place, name in enumerate(self._part.layers):
+            if modules[name].training == self._model.training:
+                continue
+            if place >= _MOST_MODES:
+                message = (
+                    f"of a divided model's layers, the first {_MOST_MODES} may have another mode "
+                    f"than the model, and {name} comes later; call train() or eval() of the model"
+                )
+                raise ValueError(message)
+            found |= 1 << place
         return found
 
     def forward(self, order: Order, x: Tensor) -> Tensor:
@@ -215,13 +269,23 @@ class DividedModel:
         self._leader.before_step(*order)
         self._share(order.renewal)
         self._give_buffers()
-        y = self._part.forward(order, x)
+        y = self._part.forward(order, x, self._model)
         self._take_buffers()
         return y
 
     @torch.no_grad()
-    def backward(self, call: int, gradient: Tensor) -> tuple[Tensor | None, list[Tensor | None]]:
-        """The gradients of a call's input, and of all parameters of the model. Raises GroupLost."""
+    def backward(
+        self, step: int, call: int, gradient: Tensor
+    ) -> tuple[Tensor | None, list[Tensor | None]]:
+        """The gradients of a call's input, and of all parameters of the model.
+
+        Raises GroupLost, and RuntimeError where there is nothing left to find them with.
+        """
+        if step != self._step or not self._part.awaits_backward(call):
+            raise _no_more(
+                "may go backward once through each output of a divided model, in the step that "
+                "made it; call the model again for each backward"
+            )
         self._leader.before_step(*Order(act=Act.BACKWARD, call=call))
         of_input = self._part.backward(call, gradient)
         messages = {rank: tensors.room for rank, tensors in self._others.items()}
@@ -276,16 +340,33 @@ class _Divided(Function):
     """One call of a divided model, as a function of its input and the whole model's parameters."""
 
     @staticmethod
-    def forward(ctx: Any, model: DividedModel, order: Order, x: Tensor, *_: Tensor) -> Tensor:
-        ctx.model, ctx.call = model, order.call
-        return model.forward(order, x)
+    def forward(
+        ctx: Any, of_step: tuple[DividedModel, int, Order], x: Tensor, *_: Tensor
+    ) -> Tensor:
+        ctx.model, ctx.step, order = of_step
+        ctx.call = order.call
+        made: DividedModel = ctx.model
+        return made.forward(order, x)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = outer
-        of_input, gradients = ctx.model.backward(ctx.call, gradient)
-        return None, None, of_input, *gradients
+        if torch.is_grad_enabled():
+            raise _no_more("may take no derivative of a divided model's gradient (create_graph)")
+        of_input, gradients = ctx.model.backward(ctx.step, ctx.call, gradient)
+        return None, of_input, *gradients
+
+
+def _no_more(what: str) -> RuntimeError:
+    return RuntimeError(f"Task.loss() {what}, or set spec.replicas.partitions to 1")
+
+
+_Versions = tuple[tuple[int, int], ...]
+
+
+def _versions(tensors: Iterable[Tensor]) -> _Versions:
+    """Which tensors, and how often each was written in place."""
+    return tuple((id(each), each._version) for each in tensors)  # noqa: SLF001  It has no other.
 
 
 def _values(module: nn.Module) -> dict[str, Tensor]:
