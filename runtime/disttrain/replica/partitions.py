@@ -5,9 +5,10 @@ partitions compute the output together, each with its part; so do they in backwa
 in the replica, and every strategy, sees one model and its gradient, as if one process computed it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -211,33 +212,33 @@ class DividedModel:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
         self._step, self._seed, self._calls = self._step + 1, seed, 0
         self._renewal = max(self._renewal, Renewal.RENEW)
-        self._model.forward = self._forward
+        self._model.forward = _Forward(self._model, self._forward)
         try:
             yield
         finally:
             del self._model.forward
 
-    def _forward(self, input: Tensor) -> Tensor:  # noqa: A002  As nn.Sequential's.
+    def _forward(self, x: Tensor) -> Tensor:
         has_gradients = torch.is_grad_enabled()
-        self._part.check_input(input)
-        kind = _TYPES.index(input.dtype)
+        self._part.check_input(x)
+        kind = _TYPES.index(x.dtype)
         order = Order(
             act=Act.FORWARD,
             call=self._calls,
             seed=self._seed,
-            samples=len(input),
-            input_type=-1 - kind if input.requires_grad else kind,
+            samples=len(x),
+            input_type=-1 - kind if x.requires_grad else kind,
             mode=_TRAINS * self._model.training
             + _HAS_GRADIENTS * has_gradients
-            + _AUTOCASTS * torch.is_autocast_enabled(input.device.type),
+            + _AUTOCASTS * torch.is_autocast_enabled(x.device.type),
             renewal=self._due(),
             otherwise=self._otherwise(),
         )
         self._calls += 1
         if not has_gradients:
-            return self.forward(order, input)
+            return self.forward(order, x)
         of_step = (self, self._step, order)
-        found: Tensor = _Divided.apply(of_step, input, *self._model.parameters())
+        found: Tensor = _Divided.apply(of_step, x, *self._model.parameters())
         return found
 
     def _due(self) -> Renewal:
@@ -334,6 +335,20 @@ class DividedModel:
         for name, buffer in self._model.named_buffers():
             if name in self._part.values:
                 buffer.data.copy_(self._part.values[name])
+
+
+class _Forward:
+    """A model's forward() of all partitions. A copy of the model has its own, of one process."""
+
+    def __init__(self, model: nn.Module, forward: Callable[[Tensor], Tensor]) -> None:
+        self._model, self._forward = model, forward
+
+    def __call__(self, input: Tensor) -> Tensor:  # noqa: A002  As nn.Sequential's.
+        return self._forward(input)
+
+    def __deepcopy__(self, copied: dict[int, Any]) -> Callable[..., Tensor]:
+        model = copied[id(self._model)]
+        return MethodType(type(model).forward, model)
 
 
 class _Divided(Function):

@@ -87,6 +87,14 @@ def against_an_adversary(model: nn.Module, x: Tensor) -> Tensor:
     return cross_entropy(model, (x + 0.1 * found.sign()).detach())
 
 
+def with_a_teacher(model: nn.Module, x: Tensor) -> Tensor:
+    teacher = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        wanted = teacher(x)
+    found: Tensor = (model(x) - wanted).square().mean()
+    return found
+
+
 @pytest.mark.parametrize(
     "loss",
     [
@@ -95,6 +103,7 @@ def against_an_adversary(model: nn.Module, x: Tensor) -> Tensor:
         with_other_statistics,
         with_nothing_of_it,
         against_an_adversary,
+        with_a_teacher,
     ],
 )
 def test_gradients_and_buffers_are_those_of_one_process(
