@@ -60,7 +60,7 @@ class Order(NamedTuple):
     input_type: int = 0
     """Place in `_TYPES`; minus 1 less that if the input has a gradient."""
     mode: int = 0
-    """A sum: 1 for training, 2 with gradients, 4 in bfloat16 by autocast."""
+    """A sum: 1 for training, 2 with gradients, 4 in bfloat16 by autocast, 8 in float16."""
     renewal: int = 0
     otherwise: int = 0
     """A sum, over layers: 1 for the first one, 2 for the second, of those whose mode is another."""
@@ -70,7 +70,8 @@ class Order(NamedTuple):
         return cls(*words[: len(cls._fields)])
 
 
-_TRAINS, _HAS_GRADIENTS, _AUTOCASTS = 1, 2, 4
+_TRAINS, _HAS_GRADIENTS = 1, 2
+_AUTOCASTS = {torch.bfloat16: 4, torch.float16: 8}
 _MOST_MODES = 63
 """Layers that a word has bits for."""
 
@@ -103,12 +104,12 @@ class Part:
             layer.train(trains != bool(order.otherwise >> place & 1))
         if whole is not None:
             self._take_modes_of_whole_layers(whole)
-        casts = bool(order.mode & _AUTOCASTS)
+        kind = next((each for each, bit in _AUTOCASTS.items() if order.mode & bit), None)
         has_gradients = bool(order.mode & _HAS_GRADIENTS)
         own = x.detach().requires_grad_(order.input_type < 0 and has_gradients)
         with (
             torch.set_grad_enabled(has_gradients),
-            torch.autocast(self._device.type, torch.bfloat16, enabled=casts),
+            torch.autocast(self._device.type, kind, enabled=kind is not None),
         ):
             y = self._part.from_first(own)
         if has_gradients:
@@ -230,7 +231,7 @@ class DividedModel:
             input_type=-1 - kind if x.requires_grad else kind,
             mode=_TRAINS * self._model.training
             + _HAS_GRADIENTS * has_gradients
-            + _AUTOCASTS * torch.is_autocast_enabled(x.device.type),
+            + _autocasts(x.device.type),
             renewal=self._due(),
             otherwise=self._otherwise(),
         )
@@ -382,6 +383,11 @@ _Versions = tuple[tuple[int, int], ...]
 def _versions(tensors: Iterable[Tensor]) -> _Versions:
     """Which tensors, and how often each was written in place."""
     return tuple((id(each), each._version) for each in tensors)  # noqa: SLF001  It has no other.
+
+
+def _autocasts(device: str) -> int:
+    is_on = torch.is_autocast_enabled(device)
+    return _AUTOCASTS[torch.get_autocast_dtype(device)] if is_on else 0
 
 
 def _values(module: nn.Module) -> dict[str, Tensor]:

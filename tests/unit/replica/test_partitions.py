@@ -91,14 +91,15 @@ def test_a_call_without_gradients_and_in_evaluation_is_that_of_one_process() -> 
     torch.testing.assert_close(found, model(x), rtol=1e-10, atol=1e-12)
 
 
-def test_a_batch_is_computed_in_bfloat16_where_the_task_says_so() -> None:
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_batch_is_computed_in_fewer_bits_where_the_task_says_so(kind: torch.dtype) -> None:
     model = a_model(torch.float32)
     alone = copy.deepcopy(model)
     x = torch.randn(4, *SAMPLE)
-    with in_parts(model, 2, SAMPLE) as divided, torch.autocast("cpu", torch.bfloat16):
+    with in_parts(model, 2, SAMPLE) as divided, torch.autocast("cpu", kind):
         with divided.computing(0):
             found = model(x)
-        assert found.dtype is torch.bfloat16
+        assert found.dtype is kind
         wanted = alone(x)
     torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.05)
 
