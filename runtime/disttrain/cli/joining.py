@@ -47,6 +47,7 @@ def invite(
     token = invitation.new_token(record.reach.key)
     kept = Invitation(
         job_uid=record.job_uid,
+        key=record.reach.key,
         role=Role.REPLICA.value,
         digest=token.digest,
         expires=time.time() + _seconds(expires),

@@ -159,8 +159,12 @@ class Office:
     def _take_in(self, asked: Application, run: Run) -> Answer:
         folder, uid = run.folder.invitations, run.place.job_uid
         found = invitation.read(folder, asked.invitation) if asked.invitation.isalnum() else None
-        if found is None or (why := _refusal(found, asked, uid, run.place.task_folder)):
-            why = invitation.refusal(None, "", uid, 0.0) if found is None else why
+        why = invitation.refusal(
+            found, asked.secret, job_uid=uid, key=self.reach.key, now=time.time()
+        )
+        # Whose token is not good learns nothing of version and code.
+        why = why or _difference(asked, run.place.task_folder)
+        if why or found is None:
             LOG.warning("a joiner is refused", invitation=asked.invitation[:32], reason=why)
             return Answer(refusal=why)
         who = identity.joiner(uid, asked.invitation)
@@ -176,12 +180,8 @@ class Office:
         )
 
 
-def _refusal(
-    found: invitation.Invitation, asked: Application, job_uid: str, task_folder: Path
-) -> str:
-    """Whose token is not good learns nothing of version and code."""
-    if why := invitation.refusal(found, asked.secret, job_uid, time.time()):
-        return why
+def _difference(asked: Application, task_folder: Path) -> str:
+    """What of a joiner is not as in the run; empty: nothing."""
     if asked.version != version():
         return (
             f"this run is of DistTrain {version()}, and {asked.version} asks to join: "
