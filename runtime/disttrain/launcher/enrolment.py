@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -126,16 +125,20 @@ class Office:
             finally:
                 free.release()
 
-        with ThreadPoolExecutor(_MOST_AT_ONCE, "joiners") as threads:
-            while not closing.is_set():
-                try:
-                    connected, _ = listening.accept()
-                except OSError:
-                    continue
-                if free.acquire(blocking=False):
-                    threads.submit(answer, connected)
-                else:
-                    connected.close()
+        while not closing.is_set():
+            try:
+                connected, _ = listening.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                # As for want of descriptors: asked again at once, it would say the same.
+                closing.wait(_LOOK_SECONDS)
+                continue
+            if free.acquire(blocking=False):
+                # Nobody waits for these threads: a stranger who says nothing delays no run's end.
+                threading.Thread(target=answer, args=(connected,), daemon=True).start()
+            else:
+                connected.close()
 
     def _converse(self, connected: socket.socket, context: ssl.SSLContext, run: Run) -> None:
         connected.settimeout(CONVERSATION_SECONDS)
