@@ -26,15 +26,21 @@ SOON_SECONDS = 3.0
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office(HOST, free_ports())
+def tasks(tmp_path: Path) -> Path:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "digits.py").write_text("x = 1\n")
+    return folder
 
 
 @pytest.fixture
-def run(office: Office, tmp_path: Path) -> Iterator[Run]:
+def office(tasks: Path) -> Office:
+    return Office(HOST, free_ports(), tasks)
+
+
+@pytest.fixture
+def run(office: Office, tasks: Path, tmp_path: Path) -> Iterator[Run]:
     opening = runs.Opening(office.issue, office.reach)
-    tasks = tmp_path / "tasks"
-    tasks.mkdir()
     made = runs.new(a_job("spec.transport=tcp"), tmp_path / "run", tasks, opening)
     with closing(made):
         yield made
@@ -101,6 +107,15 @@ def test_a_token_of_before_the_run_was_resumed_is_not_good_whatever_key_it_names
     token = invited(run, key="ab" * 32)
 
     with office.open(run), pytest.raises(NotTakenIn, match="before it was resumed"):
+        ask(run, token)
+
+
+def test_a_jobs_code_is_what_its_run_began_with(office: Office, run: Run, tasks: Path) -> None:
+    token = invited(run, key=office.reach.key)
+    (tasks / "digits.py").write_text("x = 2\n")
+
+    # Who joins has the edited file, which the run's own replicas do not have.
+    with office.open(run), pytest.raises(NotTakenIn, match=r"digits\.py is another one"):
         ask(run, token)
 
 

@@ -81,7 +81,10 @@ def version() -> str:
 class Office:
     """One run's authority, and the endpoint by which it takes joiners in."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, task_folder: Path) -> None:
+        """Raises CodeError for a folder that is no task's."""
+        # As the run begins with it: what is edited later, its own replicas do not run.
+        self._code = code.hashes(task_folder)
         self._authority = certificates.new_authority()
         self._shown = self._authority.issue_server(host, LIFETIME_OF_A_JOB)
         key = certificates.fingerprint(self._shown.certificate)
@@ -166,7 +169,7 @@ class Office:
             found, asked.secret, job_uid=uid, key=self.reach.key, now=time.time()
         )
         # Whose token is not good learns nothing of version and code.
-        why = why or _difference(asked, run.place.task_folder)
+        why = why or _difference(asked, self._code)
         if why or found is None:
             LOG.warning("a joiner is refused", invitation=asked.invitation[:32], reason=why)
             return Answer(refusal=why)
@@ -183,14 +186,14 @@ class Office:
         )
 
 
-def _difference(asked: Application, task_folder: Path) -> str:
+def _difference(asked: Application, ours: Mapping[str, str]) -> str:
     """What of a joiner is not as in the run; empty: nothing."""
     if asked.version != version():
         return (
             f"this run is of DistTrain {version()}, and {asked.version} asks to join: "
             f"install disttrain=={version()}"
         )
-    if other := code.first_difference(code.hashes(task_folder), asked.code):
+    if other := code.first_difference(ours, asked.code):
         return f"the task's code is not the job's: {other}; copy the job's task folder"
     return ""
 
