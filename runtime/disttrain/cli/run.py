@@ -96,7 +96,7 @@ def train(
     """Run a new job to its end; returns the exit code of the command."""
     office = None
     if joinable_at is not None:
-        office = _office(*reach.parse("--joinable-at", joinable_at), task_folder)
+        office = _office(*reach.parse_own("--joinable-at", joinable_at), task_folder)
     opening = _opening(office)
     if output is not None:
         return _watched(lambda: runs.new(job, output, task_folder, opening), office)
