@@ -233,13 +233,15 @@ def _admit(
     member = MemberId(
         role=request.role, index=index, partition=request.partition, incarnation=incarnation
     )
+    # Of another machine: on this one it is nobody's address, or somebody else's.
+    is_elsewhere = identity.is_joiner(request.instance)
     joined = member_entries.MemberJoined(
         member=member,
         partitions=request.partitions,
         instance=request.instance,
         pid=request.pid,
         address=request.data_address or "",
-        metrics_address=request.metrics_address or "",
+        metrics_address="" if is_elsewhere else request.metrics_address or "",
         own_data=_brings_own_data(request),
         place=request.place,
         now=transaction.now,

@@ -69,6 +69,14 @@ def test_a_job_without_test_data_believes_no_joiner_that_there_is_some() -> None
     assert machine.state.test_samples == 0
 
 
+def test_a_joiners_metrics_are_nowhere_on_this_machine() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE, metrics_address="127.0.0.1:9090")
+
+    assert machine.state.replicas[2].metrics_address == ""
+
+
 def test_a_joiner_waits_until_the_jobs_own_replicas_have_told_the_model() -> None:
     machine = Machine(replicas=2)
 
