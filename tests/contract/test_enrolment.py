@@ -14,7 +14,7 @@ import pytest
 from builders.jobs import a_job
 from builders.joiners import free_ports
 from disttrain.launch import invitation
-from disttrain.launch.errors import NotTakenIn
+from disttrain.launch.errors import NotJoinable, NotTakenIn
 from disttrain.launch.invitation import Invitation, Token
 from disttrain.launcher import enrolment, joining
 from disttrain.launcher import run as runs
@@ -108,6 +108,26 @@ def test_a_token_of_before_the_run_was_resumed_is_not_good_whatever_key_it_names
 
     with office.open(run), pytest.raises(NotTakenIn, match="before it was resumed"):
         ask(run, token)
+
+
+def test_a_second_run_at_the_same_address_is_refused_before_anything_of_it_is_made(
+    office: Office, run: Run, tasks: Path, tmp_path: Path
+) -> None:
+    second = runs.Opening(office.issue, office.reach)
+    with office.open(run), pytest.raises(NotJoinable, match="cannot be listened on"):
+        runs.new(run.job, tmp_path / "second", tasks, second)
+
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_job_that_nobody_can_join_is_refused_before_anything_of_it_is_made(
+    office: Office, tasks: Path, tmp_path: Path
+) -> None:
+    opening = runs.Opening(office.issue, office.reach)
+    with pytest.raises(NotJoinable, match=r"spec\.transport must be tcp"):
+        runs.new(a_job(), tmp_path / "run", tasks, opening)
+
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_jobs_code_is_what_its_run_began_with(office: Office, run: Run, tasks: Path) -> None:
