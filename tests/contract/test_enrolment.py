@@ -139,6 +139,19 @@ def test_a_jobs_code_is_what_its_run_began_with(office: Office, run: Run, tasks:
         ask(run, token)
 
 
+def test_strangers_cannot_fill_the_log(
+    office: Office, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run.place.reach is not None
+    strange = invitation.new_token(run.place.reach.key)
+    with office.open(run):
+        for _ in range(5):
+            with pytest.raises(NotTakenIn, match="not one of this run"):
+                ask(run, strange)
+
+    assert caplog.messages.count("a joiner is refused") == 1
+
+
 def test_a_stranger_who_says_nothing_does_not_delay_the_end_of_a_run(
     office: Office, run: Run
 ) -> None:

@@ -37,6 +37,10 @@ CONVERSATION_SECONDS = 10.0
 MOST_BYTES = 1 << 20
 """Of a question, and of an answer."""
 _MOST_AT_ONCE = 8
+_COMPLAINT_SECONDS = 5.0
+"""Between two lines of the log about joiners that are refused: whoever reaches the port is one."""
+_WORDS = 300
+"""Of what they said, in such a line."""
 _LOOK_SECONDS = 0.25
 _STRICT = ConfigDict(extra="forbid")
 
@@ -90,6 +94,7 @@ class Office:
         key = certificates.fingerprint(self._shown.certificate)
         self.reach = Reach(host=host, port=port, key=key)
         self._taking = threading.Lock()
+        self._refused, self._next_complaint = 0, 0.0
 
     def issue(self, identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
         """As `certificates.issue`, by an authority that goes on signing."""
@@ -171,7 +176,7 @@ class Office:
         # Whose token is not good learns nothing of version and code.
         why = why or _difference(asked, self._code)
         if why or found is None:
-            LOG.warning("a joiner is refused", invitation=asked.invitation[:32], reason=why)
+            self._complain(asked, why)
             return Answer(refusal=why)
         who = identity.joiner(uid, asked.invitation)
         certificate = self._authority.sign(asked.request, who, LIFETIME_OF_A_JOB)
@@ -184,6 +189,14 @@ class Office:
             certificate=certificate,
             authority=self._authority.certificate,
         )
+
+    def _complain(self, asked: Application, why: str) -> None:
+        self._refused += 1
+        now = time.monotonic()
+        if now >= self._next_complaint:
+            self._next_complaint = now + _COMPLAINT_SECONDS
+            who, so_far = asked.invitation[:_WORDS], self._refused
+            LOG.warning("a joiner is refused", invitation=who, reason=why[:_WORDS], so_far=so_far)
 
 
 def _difference(asked: Application, ours: Mapping[str, str]) -> str:
