@@ -23,6 +23,8 @@ class DividedImages(disttrain.Task):
     ) -> None:
         self.normalised, self.dropout = normalised, dropout
         self.step_seconds = step_seconds
+        # Else a GPU multiplies with 10 bits, and the order of sums is seen.
+        torch.backends.cudnn.allow_tf32 = False
 
     def model(self) -> nn.Module:
         return nn.Sequential(

@@ -1,39 +1,18 @@
 """A model that a replica divides among its processes, beside the same model in one."""
 
 import copy
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from builders import partitions, ranks
-from disttrain.groups import steps
-from disttrain.groups.steps import Leader
+from builders.divided_models import CPU, in_parts
 from disttrain.job.roles import Replicas
-from disttrain.parallel.communicator import Communicator
 from disttrain.replica.division import Division
-from disttrain.replica.partitions import DividedModel, FollowingPartition
 from disttrain.task.errors import ModelError
 
-CPU = torch.device("cpu")
 SAMPLE = (2, 7, 6)
-PATIENCE_SECONDS = 30.0
-
-
-class Group(ranks.ThreadGroup):
-    """A thread's side of a group, which also carries what partitions send."""
-
-    def __init__(self, other: ranks.ThreadGroup, peers: Communicator) -> None:
-        super().__init__(other._meeting, other._number)
-        self._peers = peers
-
-    @property
-    def peers(self) -> Communicator:
-        return self._peers
 
 
 def a_model(dtype: torch.dtype = torch.float64) -> nn.Sequential:
@@ -48,36 +27,6 @@ def a_model(dtype: torch.dtype = torch.float64) -> nn.Sequential:
         nn.GELU(),
         nn.Linear(5, 4),
     ).to(dtype)
-
-
-@contextmanager
-def in_parts(model: nn.Module, count: int) -> Iterator[DividedModel]:
-    """The model, divided among threads; its followers end with the block."""
-    replicas = Replicas(partitions=count, grid=f"{count}x1")
-    meeting = partitions.Meeting(count)
-    groups = [
-        Group(group, partitions.Thread(rank, meeting))
-        for rank, group in enumerate(ranks.thread_groups(count))
-    ]
-    leader = Leader(groups[0])
-
-    def follow(group: Group, own: nn.Module) -> int:
-        following = FollowingPartition(Division(own, replicas, SAMPLE, CPU), group)
-        return steps.follow(group, following.step)
-
-    with ThreadPoolExecutor(count) as pool:
-        # Their values are of no account: they get the first one's.
-        models = [copy.deepcopy(model).requires_grad_() for _ in groups[1:]]
-        for other, whole in zip(models, [model] * count, strict=False):
-            for own, given in zip(other.parameters(), whole.parameters(), strict=True):
-                own.data.zero_()
-                own.requires_grad_(given.requires_grad)
-        running: list[Future[int]] = [
-            pool.submit(follow, group, own) for group, own in zip(groups[1:], models, strict=True)
-        ]
-        yield DividedModel(Division(model, replicas, SAMPLE, CPU), leader)
-        leader.end(3)
-        assert [each.result(PATIENCE_SECONDS) for each in running] == [3] * (count - 1)
 
 
 def a_loss(model: nn.Module, x: Tensor) -> Tensor:
@@ -97,7 +46,7 @@ def gradients(model: nn.Module) -> dict[str, Tensor | None]:
 def test_losses_gradients_and_buffers_are_those_of_one_process(count: int) -> None:
     model = a_model()
     alone = copy.deepcopy(model)
-    with in_parts(model, count) as divided:
+    with in_parts(model, count, SAMPLE) as divided:
         for step in range(3):
             x = torch.randn(5, *SAMPLE, dtype=torch.float64, requires_grad=True)
             twin = x.detach().clone().requires_grad_()
@@ -122,7 +71,7 @@ def test_frozen_and_unused_parameters_have_no_gradient() -> None:
     model[0].requires_grad_(False)  # noqa: FBT003
     alone = copy.deepcopy(model)
     x = torch.randn(4, *SAMPLE, dtype=torch.float64)
-    with in_parts(model, 2) as divided:
+    with in_parts(model, 2, SAMPLE) as divided:
         with divided.computing(0):
             loss = model(x)[:, 0].sum()
         loss.backward()
@@ -134,7 +83,7 @@ def test_frozen_and_unused_parameters_have_no_gradient() -> None:
 def test_a_call_without_gradients_and_in_evaluation_is_that_of_one_process() -> None:
     model = a_model()
     x = torch.randn(4, *SAMPLE, dtype=torch.float64)
-    with in_parts(model, 2) as divided:
+    with in_parts(model, 2, SAMPLE) as divided:
         with divided.computing(0), torch.no_grad():
             model.eval()
             found = model(x)
@@ -146,7 +95,7 @@ def test_a_batch_is_computed_in_bfloat16_where_the_task_says_so() -> None:
     model = a_model(torch.float32)
     alone = copy.deepcopy(model)
     x = torch.randn(4, *SAMPLE)
-    with in_parts(model, 2) as divided, torch.autocast("cpu", torch.bfloat16):
+    with in_parts(model, 2, SAMPLE) as divided, torch.autocast("cpu", torch.bfloat16):
         with divided.computing(0):
             found = model(x)
         assert found.dtype is torch.bfloat16
@@ -157,7 +106,7 @@ def test_a_batch_is_computed_in_bfloat16_where_the_task_says_so() -> None:
 def test_dropout_goes_by_the_seed_of_the_step_and_the_call() -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.Flatten(), nn.Linear(84, 4)).double()
     x = torch.ones(4, *SAMPLE, dtype=torch.float64)
-    with in_parts(model, 2) as divided:
+    with in_parts(model, 2, SAMPLE) as divided:
         found = []
         for seed in (7, 8, 7):
             with divided.computing(seed):
@@ -170,7 +119,7 @@ def test_dropout_goes_by_the_seed_of_the_step_and_the_call() -> None:
 
 def test_a_partition_is_sent_its_part_alone() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(84, 40)).double()
-    with in_parts(model, 4) as divided:
+    with in_parts(model, 4, SAMPLE) as divided:
         for _ in range(2):
             with divided.computing(0):
                 model(torch.zeros(1, *SAMPLE, dtype=torch.float64))
@@ -188,7 +137,11 @@ def test_a_partition_is_sent_its_part_alone() -> None:
 )
 def test_other_samples_than_the_model_is_divided_for_are_refused(x: Tensor, said: str) -> None:
     model = a_model()
-    with in_parts(model, 2) as divided, divided.computing(0), pytest.raises(ValueError, match=said):
+    with (
+        in_parts(model, 2, SAMPLE) as divided,
+        divided.computing(0),
+        pytest.raises(ValueError, match=said),
+    ):
         model(x)
 
 
