@@ -29,6 +29,7 @@ from disttrain.launch.errors import (
 )
 from disttrain.launch.exit_code import ExitCode
 from disttrain.simulation.errors import NotSimulated, WrongMachines
+from disttrain.task.errors import CodeError
 
 
 class PlainUsage(TyperCommand):
@@ -84,6 +85,7 @@ _REFUSED = (
     NotSimulated,
     NotJoinable,
     NotTakenIn,
+    CodeError,
     WrongMachines,
 )
 """Nothing was started, and nothing is until the command or the manifest is another one."""

@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from disttrain.cli import reach, table
 from disttrain.job.names import Role
 from disttrain.launch import invitation
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.errors import NotJoinable, NotTakenIn
+from disttrain.launch.errors import NotJoinable
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.invitation import Invitation, Token
 from disttrain.launch.run_folder import RunFolder
@@ -47,6 +48,7 @@ def invite(
     token = invitation.new_token(record.reach.key)
     kept = Invitation(
         job_uid=record.job_uid,
+        key=record.reach.key,
         role=Role.REPLICA.value,
         digest=token.digest,
         expires=time.time() + _seconds(expires),
@@ -82,12 +84,11 @@ def join(
     folder.create()
     apply: Callable[[str, int, Token, Path, Path], LaunchConfig] = table.later("join a run")
     stay: Callable[[LaunchConfig, Callable[[str], None]], ExitCode] = table.later("stay in a run")
-    try:
+    with ExitStack() as undo:
+        # So that the next attempt finds it as this one did, whatever ends this one.
+        undo.callback(shutil.rmtree, folder.path)
         config = apply(host, port, shown, task_folder.resolve(), folder.path)
-    except NotTakenIn:
-        # So that the next attempt finds it as this one did.
-        shutil.rmtree(folder.path)
-        raise
+        undo.pop_all()
     typer.echo(f"joins {config.job.metadata.name} at {address}; logs in {folder.logs}")
     raise typer.Exit(stay(config, typer.echo))
 

@@ -94,16 +94,18 @@ def train(
     job: DistTrainJob, output: Path | None, task_folder: Path, joinable_at: str | None = None
 ) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
-    office = None if joinable_at is None else _office(*reach.parse("--joinable-at", joinable_at))
+    office = None
+    if joinable_at is not None:
+        office = _office(*reach.parse_own("--joinable-at", joinable_at), task_folder)
     opening = _opening(office)
     if output is not None:
         return _watched(lambda: runs.new(job, output, task_folder, opening), office)
     return _watched(lambda: _new_by_default(job, task_folder, opening), office)
 
 
-def _office(host: str, port: int) -> Office:
-    make: Callable[[str, int], Office] = table.later("take joiners in")
-    return make(host, port)
+def _office(host: str, port: int, task_folder: Path) -> Office:
+    make: Callable[[str, int, Path], Office] = table.later("take joiners in")
+    return make(host, port, task_folder)
 
 
 def _opening(office: Office | None) -> Opening:
@@ -134,7 +136,8 @@ def go_on(path: Path, check: Callable[[Path], None]) -> ExitCode:
         typer.echo(_nothing_left(job, folder, completed))
         return ExitCode.COMPLETE
 
-    office = None if record.reach is None else _office(record.reach.host, record.reach.port)
+    where = record.reach
+    office = None if where is None else _office(where.host, where.port, record.task_folder)
 
     def prepare() -> Run:
         folder.require_free()

@@ -45,6 +45,8 @@ class Invitation:
     """What the run keeps of a token."""
 
     job_uid: str
+    key: str
+    """As in `Token`: of the only incarnation of the run that the token is good for."""
     role: str
     digest: str
     """Of the secret."""
@@ -74,12 +76,16 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def refusal(found: Invitation | None, secret: str, job_uid: str, now: float) -> str:
-    """Why whoever shows this secret may not join as a replica; empty if it may."""
+def refusal(found: Invitation | None, secret: str, *, job_uid: str, key: str, now: float) -> str:
+    """Why whoever shows this secret may not join as a replica; empty if it may.
+
+    `key`: fingerprint of the run's, as in `Token`.
+    """
     if found is None or not hmac.compare_digest(found.digest, digest(secret)):
         return "the token is not one of this run; ask its owner for another one"
-    if found.job_uid != job_uid:
-        return "the token is for another job; ask for one of this job by `disttrain invite`"
+    if (found.job_uid, found.key) != (job_uid, key):
+        # A joiner that goes by our rules has seen by itself that the key is another one.
+        return "the token is for another job, or of before it was resumed; ask for another one"
     if found.role != Role.REPLICA.value:
         return f"the token is for the role {found.role}; ask for one that is for a replica"
     if found.is_used:
@@ -95,7 +101,7 @@ def path_of(folder: Path, invitation: str) -> Path:
 
 
 def write(folder: Path, invitation: str, content: Invitation) -> None:
-    """Raises OSError. After a crash of the machine no token of before is good: the key is new."""
+    """Raises OSError. After a crash of the machine no token of before is good: see `key`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     atomic_file.replace(path_of(folder, invitation), _INVITATION.dump_json(content, indent=1))
 

@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +37,10 @@ CONVERSATION_SECONDS = 10.0
 MOST_BYTES = 1 << 20
 """Of a question, and of an answer."""
 _MOST_AT_ONCE = 8
+_COMPLAINT_SECONDS = 5.0
+"""Between two lines of the log about joiners that are refused: whoever reaches the port is one."""
+_WORDS = 300
+"""Of what they said, in such a line."""
 _LOOK_SECONDS = 0.25
 _STRICT = ConfigDict(extra="forbid")
 
@@ -82,12 +85,16 @@ def version() -> str:
 class Office:
     """One run's authority, and the endpoint by which it takes joiners in."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, task_folder: Path) -> None:
+        """Raises CodeError for a folder that is no task's."""
+        # As the run begins with it: what is edited later, its own replicas do not run.
+        self._code = code.hashes(task_folder)
         self._authority = certificates.new_authority()
         self._shown = self._authority.issue_server(host, LIFETIME_OF_A_JOB)
         key = certificates.fingerprint(self._shown.certificate)
         self.reach = Reach(host=host, port=port, key=key)
         self._taking = threading.Lock()
+        self._refused, self._next_complaint = 0, 0.0
 
     def issue(self, identities: Mapping[str, Identity]) -> Mapping[str, Credentials]:
         """As `certificates.issue`, by an authority that goes on signing."""
@@ -126,16 +133,20 @@ class Office:
             finally:
                 free.release()
 
-        with ThreadPoolExecutor(_MOST_AT_ONCE, "joiners") as threads:
-            while not closing.is_set():
-                try:
-                    connected, _ = listening.accept()
-                except OSError:
-                    continue
-                if free.acquire(blocking=False):
-                    threads.submit(answer, connected)
-                else:
-                    connected.close()
+        while not closing.is_set():
+            try:
+                connected, _ = listening.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                # As for want of descriptors: asked again at once, it would say the same.
+                closing.wait(_LOOK_SECONDS)
+                continue
+            if free.acquire(blocking=False):
+                # Nobody waits for these threads: a stranger who says nothing delays no run's end.
+                threading.Thread(target=answer, args=(connected,), daemon=True).start()
+            else:
+                connected.close()
 
     def _converse(self, connected: socket.socket, context: ssl.SSLContext, run: Run) -> None:
         connected.settimeout(CONVERSATION_SECONDS)
@@ -159,9 +170,13 @@ class Office:
     def _take_in(self, asked: Application, run: Run) -> Answer:
         folder, uid = run.folder.invitations, run.place.job_uid
         found = invitation.read(folder, asked.invitation) if asked.invitation.isalnum() else None
-        if found is None or (why := _refusal(found, asked, uid, run.place.task_folder)):
-            why = invitation.refusal(None, "", uid, 0.0) if found is None else why
-            LOG.warning("a joiner is refused", invitation=asked.invitation[:32], reason=why)
+        why = invitation.refusal(
+            found, asked.secret, job_uid=uid, key=self.reach.key, now=time.time()
+        )
+        # Whose token is not good learns nothing of version and code.
+        why = why or _difference(asked, self._code)
+        if why or found is None:
+            self._complain(asked, why)
             return Answer(refusal=why)
         who = identity.joiner(uid, asked.invitation)
         certificate = self._authority.sign(asked.request, who, LIFETIME_OF_A_JOB)
@@ -175,19 +190,23 @@ class Office:
             authority=self._authority.certificate,
         )
 
+    def _complain(self, asked: Application, why: str) -> None:
+        self._refused += 1
+        now = time.monotonic()
+        if now >= self._next_complaint:
+            self._next_complaint = now + _COMPLAINT_SECONDS
+            who, so_far = asked.invitation[:_WORDS], self._refused
+            LOG.warning("a joiner is refused", invitation=who, reason=why[:_WORDS], so_far=so_far)
 
-def _refusal(
-    found: invitation.Invitation, asked: Application, job_uid: str, task_folder: Path
-) -> str:
-    """Whose token is not good learns nothing of version and code."""
-    if why := invitation.refusal(found, asked.secret, job_uid, time.time()):
-        return why
+
+def _difference(asked: Application, ours: Mapping[str, str]) -> str:
+    """What of a joiner is not as in the run; empty: nothing."""
     if asked.version != version():
         return (
             f"this run is of DistTrain {version()}, and {asked.version} asks to join: "
             f"install disttrain=={version()}"
         )
-    if other := code.first_difference(code.hashes(task_folder), asked.code):
+    if other := code.first_difference(ours, asked.code):
         return f"the task's code is not the job's: {other}; copy the job's task folder"
     return ""
 

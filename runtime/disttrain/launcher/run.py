@@ -111,6 +111,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path, opening: Opening) ->
     _require_utf8("JOB.yaml", task_folder)
     _make_checkpoint_folder(job, run_folder)
     with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
+        _keep_ports(job, opening.reach, held)
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, defaults.written_out_text(job).encode())
         uid = uuid.uuid4().hex
@@ -130,6 +131,7 @@ def resumed(
     _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
+        _keep_ports(job, opening.reach, held)
         checkpoint = newest(folder.checkpoints(job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
@@ -187,10 +189,7 @@ def _place(
     """A new place; what it takes of the machine is freed by `held`."""
     port = 0
     found: Mapping[str, Credentials] = {}
-    if opening.reach is not None:
-        require_joinable(job)
-        _reserve(job, opening.reach, held)
-    elif transport_kind(job) is TransportKind.TCP:
+    if opening.reach is None and transport_kind(job) is TransportKind.TCP:
         port = held.enter_context(reserve_port())
     if needs_credentials(job):
         found = opening.issue(identities(job, uid))
@@ -206,8 +205,11 @@ def _place(
     )
 
 
-def _reserve(job: DistTrainJob, reach: Reach, held: ExitStack) -> None:
-    """Keep all ports that joiners are told of. Raises NotJoinable."""
+def _keep_ports(job: DistTrainJob, reach: Reach | None, held: ExitStack) -> None:
+    """Keep all ports that joiners are told of, before anything is made. Raises NotJoinable."""
+    if reach is None:
+        return
+    require_joinable(job)
     last = reach.port + 1 + job.spec.shards
     for port in range(reach.port, last + 1):
         try:
@@ -215,7 +217,8 @@ def _reserve(job: DistTrainJob, reach: Reach, held: ExitStack) -> None:
         except (OSError, OverflowError) as error:
             message = (
                 f"--joinable-at: {reach.host}:{port} cannot be listened on ({error}); name an "
-                f"address of this machine, and a port of which {last - reach.port} more are free"
+                f"address of this machine, and a port of which {last - reach.port} more are free; "
+                "for a run that is resumed, in its run.json"
             )
             raise NotJoinable(message) from error
 

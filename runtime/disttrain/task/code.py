@@ -13,7 +13,7 @@ _IGNORED = frozenset({"__pycache__", "node_modules", "runs", "venv", "build", "d
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of each Python file, by its path in the folder. Raises OSError, CodeError."""
+    """SHA-256 of each Python file, by its path in the folder. Raises CodeError."""
     found: dict[str, str] = {}
     for around, below, files in os.walk(folder):
         below[:] = sorted(name for name in below if name not in _IGNORED and name[0] != ".")
@@ -21,8 +21,7 @@ def hashes(folder: Path) -> dict[str, str]:
             if not name.endswith(".py"):
                 continue
             file = Path(around, name)
-            content = file.read_bytes()
-            found[str(file.relative_to(folder))] = hashlib.sha256(content).hexdigest()
+            found[str(file.relative_to(folder))] = hashlib.sha256(_content(file)).hexdigest()
             if len(found) > MOST_FILES:
                 message = (
                     f"{folder} holds more than {MOST_FILES} Python files: "
@@ -30,6 +29,14 @@ def hashes(folder: Path) -> dict[str, str]:
                 )
                 raise CodeError(message)
     return found
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        message = f"{file} cannot be read ({error.strerror}): make it readable, or remove it"
+        raise CodeError(message) from error
 
 
 def first_difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ FinalError
     ├── DatasetError         the data set cannot be divided into batches
     ├── GroupsError          the parameter groups do not fit the model
     ├── LossError            the loss is nothing that a gradient can be taken of
-    ├── CodeError            the task's folder holds more code than a task has
+    ├── CodeError            the task's folder holds more code than a task has, or unreadable code
     └── MeasureError         the measures are no sums by name
 """
 
@@ -49,7 +49,7 @@ class LossError(TaskError):
 
 
 class CodeError(TaskError):
-    """The task's folder holds more Python files than a task has."""
+    """The task's folder holds more Python files than a task has, or one that cannot be read."""
 
 
 class MeasureError(TaskError):

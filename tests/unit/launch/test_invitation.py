@@ -9,29 +9,31 @@ from disttrain.launch import invitation
 from disttrain.launch.invitation import Invitation
 
 TOKEN = invitation.new_token("ab" * 32)
-KEPT = Invitation(job_uid="one", role="replica", digest=TOKEN.digest, expires=100.0)
+KEY = TOKEN.key
+KEPT = Invitation(job_uid="one", key=KEY, role="replica", digest=TOKEN.digest, expires=100.0)
 
 
 def test_a_good_token_is_taken() -> None:
-    assert invitation.refusal(KEPT, TOKEN.secret, "one", 99.0) == ""
+    assert invitation.refusal(KEPT, TOKEN.secret, job_uid="one", key=KEY, now=99.0) == ""
 
 
 @pytest.mark.parametrize(
-    ("kept", "secret", "uid", "now", "why"),
+    ("kept", "secret", "uid", "key", "now", "why"),
     [
-        (None, TOKEN.secret, "one", 0.0, "not one of this run"),
-        (KEPT, "guessed", "one", 0.0, "not one of this run"),
-        (KEPT, TOKEN.secret, "two", 0.0, "another job"),
-        (replace(KEPT, role="shard"), TOKEN.secret, "one", 0.0, "the role shard"),
-        (replace(KEPT, is_used=True), TOKEN.secret, "one", 0.0, "used before"),
-        (KEPT, TOKEN.secret, "one", 100.0, "expired"),
+        (None, TOKEN.secret, "one", KEY, 0.0, "not one of this run"),
+        (KEPT, "guessed", "one", KEY, 0.0, "not one of this run"),
+        (KEPT, TOKEN.secret, "two", KEY, 0.0, "another job"),
+        (KEPT, TOKEN.secret, "one", "cd" * 32, 0.0, "before it was resumed"),
+        (replace(KEPT, role="shard"), TOKEN.secret, "one", KEY, 0.0, "the role shard"),
+        (replace(KEPT, is_used=True), TOKEN.secret, "one", KEY, 0.0, "used before"),
+        (KEPT, TOKEN.secret, "one", KEY, 100.0, "expired"),
     ],
-    ids=["unknown", "guessed", "other job", "other role", "used", "expired"],
+    ids=["unknown", "guessed", "other job", "resumed", "other role", "used", "expired"],
 )
 def test_another_token_is_refused_with_the_reason(
-    kept: Invitation | None, secret: str, uid: str, now: float, why: str
+    kept: Invitation | None, secret: str, uid: str, key: str, now: float, why: str
 ) -> None:
-    assert why in invitation.refusal(kept, secret, uid, now)
+    assert why in invitation.refusal(kept, secret, job_uid=uid, key=key, now=now)
 
 
 def test_a_token_is_read_as_it_was_printed() -> None:

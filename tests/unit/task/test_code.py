@@ -44,3 +44,10 @@ def test_a_folder_that_is_no_task_of_its_own_is_refused(
 
     with pytest.raises(CodeError, match="more than 2 Python files: keep the task in a folder"):
         code.hashes(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
+
+    with pytest.raises(CodeError, match=r"gone\.py cannot be read .*remove it"):
+        code.hashes(tmp_path)

@@ -73,7 +73,7 @@ def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refus
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
     if problem := _wrong_partition(transaction, request):
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, problem)
-    if _brings_own_data(request) and (problem := transaction.stages[-1].own_data_problem):
+    if _brings_own_data(request) and (problem := _own_data_problem(transaction, request)):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA and (not request.partition or request.layout is not None):
         found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
@@ -110,6 +110,14 @@ def _brings_own_data(request: messages.Join) -> bool:
     """
     is_first = request.role is Role.REPLICA and not request.partition
     return is_first and request.train_samples is None
+
+
+def _own_data_problem(transaction: Transaction, request: messages.Join) -> str:
+    """Why nobody, or not who asks, may bring data of its own; empty: it may."""
+    if identity.is_joiner(request.instance):
+        # Samples of its own data count without a lease: by a number it would end the job.
+        return "a joiner trains on the job's data; tell the number of its samples"
+    return transaction.stages[-1].own_data_problem
 
 
 def _is_guest(request: messages.Join) -> bool:
@@ -225,13 +233,15 @@ def _admit(
     member = MemberId(
         role=request.role, index=index, partition=request.partition, incarnation=incarnation
     )
+    # Of another machine: on this one it is nobody's address, or somebody else's.
+    is_elsewhere = identity.is_joiner(request.instance)
     joined = member_entries.MemberJoined(
         member=member,
         partitions=request.partitions,
         instance=request.instance,
         pid=request.pid,
         address=request.data_address or "",
-        metrics_address=request.metrics_address or "",
+        metrics_address="" if is_elsewhere else request.metrics_address or "",
         own_data=_brings_own_data(request),
         place=request.place,
         now=transaction.now,
@@ -239,7 +249,8 @@ def _admit(
     transaction.record(joined)
     transaction.watch.hear(member, transaction.now)
     if request.role is Role.REPLICA:
-        _learn(transaction, request)
+        if not _is_guest(request):
+            _learn(transaction, request)
         return member
     membership.answer_fences(transaction, index, request.restored)
     if request.restored is not None:

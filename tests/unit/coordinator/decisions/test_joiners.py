@@ -47,6 +47,36 @@ def test_a_joiner_with_other_data_is_refused_and_the_job_goes_on() -> None:
     assert machine.phase() is Phase.RUNNING
 
 
+def test_a_joiner_that_hides_its_data_is_refused_for_it_could_end_the_job_by_a_number() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+
+    refused = machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE, samples=None)
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.NOT_ALLOWED
+
+
+def test_a_job_without_test_data_believes_no_joiner_that_there_is_some() -> None:
+    machine = Machine(replicas=2)
+    machine.member(Role.SHARD, 0, "s0")
+    for index in range(2):
+        machine.member(Role.REPLICA, index, f"r{index}", test_samples=None)
+    machine.obey()
+
+    machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE, test_samples=10)
+
+    assert machine.state.test_samples == 0
+
+
+def test_a_joiners_metrics_are_nowhere_on_this_machine() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    machine.join(Role.REPLICA, None, f"{PLACE}.1", place=PLACE, metrics_address="127.0.0.1:9090")
+
+    assert machine.state.replicas[2].metrics_address == ""
+
+
 def test_a_joiner_waits_until_the_jobs_own_replicas_have_told_the_model() -> None:
     machine = Machine(replicas=2)
 
