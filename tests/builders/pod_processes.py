@@ -24,7 +24,10 @@ UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-a", "replica-b")
 """Two shards; replicas have names of pods, which are no indices."""
-OF_TWO = {"spec.replicas": {"count": 2, "partitions": 2, "device": "cpu"}}
+OF_TWO = {
+    "spec.replicas": {"count": 2, "partitions": 2, "device": "cpu"},
+    "spec.task.entrypoint": "counting:CountingInParts",
+}
 """Replicas of two processes."""
 ALL_OF_TWO = (
     *("coordinator", "shard-0", "shard-1"),

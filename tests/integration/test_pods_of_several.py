@@ -50,7 +50,8 @@ def end(job: PodJob, folder: Path, others: dict[str, int]) -> None:
     assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
     assert {name: job.processes[name].pid for name in OTHERS} == others
     assert all(job.is_running(name) for name in ALL_OF_TWO[1:])
-    counts = load_file(job.output / "model.safetensors")["counts"]
+    counts, other = load_file(job.output / "model.safetensors")["counts.weight"]
+    assert counts.equal(other)
     assert int(counts.min()) >= EPOCHS
     assert int(counts.sum()) - EPOCHS * SAMPLES <= summary["samplesRepeated"]
     job.assert_promises_held()
