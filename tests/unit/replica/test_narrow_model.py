@@ -117,6 +117,7 @@ def test_fetches_alone_are_rounded_if_the_job_says_so() -> None:
     made = Story(manifest)
     made.step(gradient=0.1)
     made.loop.flush()
+    made.connection.fetches.wait()
     assert [push.rounded_to for push in made.server.pushes] == [None]
     assert made.server.asked[1:] == [(NARROW, 8)]
     made.connection.close()
