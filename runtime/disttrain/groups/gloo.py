@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -64,16 +64,17 @@ class GlooGroup(Collective):
     """A formed group."""
 
     def __init__(
-        self, group: Any, check: Callable[[], None], partition: int = 0, partitions: int = 1
+        self, group: Any, check: Callable[[], None], partition: int, partitions: int
     ) -> None:
         self._group = group
         self._check = check
+        self._place = partition, partitions
         self._is_in_step = True
-        self._peers = GlooCommunicator(group, partition, partitions, check)
 
-    @property
+    @cached_property
     def peers(self) -> Communicator:
-        return self._peers
+        # Made only if asked for: it has a thread, which ranks have no use for.
+        return GlooCommunicator(self._group, *self._place, self._check)
 
     def sum(self, values: Sequence[int], seconds: float | None = None) -> list[int]:
         tensor = torch.tensor(values)

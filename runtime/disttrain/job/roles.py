@@ -156,6 +156,14 @@ class Replicas(Section):
     """The pods of the replicas. null: as the operator makes them."""
 
     @property
+    def rows_and_columns(self) -> tuple[int, int] | None:
+        """Of `grid`."""
+        if self.grid is None:
+            return None
+        rows, columns = self.grid.split("x")
+        return int(rows), int(columns)
+
+    @property
     def processes(self) -> int:
         """Of each replica: a group that lives and dies together."""
         return self.partitions * self.ranks

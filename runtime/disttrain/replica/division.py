@@ -40,10 +40,8 @@ class Division(NamedTuple):
 
 def grid_of(replicas: Replicas) -> Grid:
     """How the partitions of a replica lie; as square as their number lets them, if nobody says."""
-    if replicas.grid is None:
-        return cost.square_grid(replicas.partitions)
-    rows, columns = map(int, replicas.grid.split("x"))
-    return Grid(rows, columns)
+    grid = replicas.rows_and_columns
+    return cost.square_grid(replicas.partitions) if grid is None else Grid(*grid)
 
 
 def _part(

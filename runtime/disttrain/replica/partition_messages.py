@@ -5,6 +5,7 @@ is their bytes, one after the other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,19 @@ from torch import Tensor
 
 from disttrain.parallel.layers.partitioned import Index
 from disttrain.parallel.partitioned import Partitioned
+
+
+class Renewal(IntEnum):
+    """What of a partition's values becomes the first process's before it computes."""
+
+    KEEP = 0
+    RENEW = 1
+    """Trained parameters and buffers."""
+    BEGIN = 2
+    """Frozen parameters as well."""
+    BUFFERS = 3
+    """Alone."""
+
 
 Gradients = Mapping[str, Tensor | None]
 """Of a partition's parameters; None: the loss does not depend on it."""
@@ -30,7 +44,6 @@ class Tensors:
     """The parameters and buffers of one partition, and what is sent of them."""
 
     def __init__(self, part: Partitioned, rank: int) -> None:
-        self._rank = rank
         self._pieces = part.pieces
         self._parameters = {name: _like(each) for name, each in part.named_parameters()}
         trained = [name for name, each in part.named_parameters() if each.requires_grad]
@@ -42,10 +55,10 @@ class Tensors:
     def values(self, renewal: int) -> Iterator[tuple[str, Index | None]]:
         """What a partition gets before it computes: names, and where its part lies in the whole.
 
-        `renewal`: 0 for nothing, 1 for what is trained and buffers, 2 for frozen parameters too, 3
-        for buffers alone.
+        `renewal`: a `Renewal`.
         """
-        for name in {1: self._trained, 2: list(self._parameters)}.get(renewal, ()):
+        parameters = {Renewal.RENEW: self._trained, Renewal.BEGIN: list(self._parameters)}
+        for name in parameters.get(Renewal(renewal), ()):
             yield name, self._pieces.get(name)
         for name in self._buffers if renewal else ():
             yield name, None

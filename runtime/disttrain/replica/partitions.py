@@ -20,7 +20,7 @@ from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import Index, OnOne, PartitionedLayer
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.replica.division import Division
-from disttrain.replica.partition_messages import Tensors, packed, unpack
+from disttrain.replica.partition_messages import Renewal, Tensors, packed, unpack
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -34,18 +34,6 @@ class Act(IntEnum):
 
     FORWARD = 0
     BACKWARD = 1
-
-
-class Renewal(IntEnum):
-    """What of a partition's values becomes the first process's before it computes."""
-
-    KEEP = 0
-    RENEW = 1
-    """Trained parameters and buffers."""
-    BEGIN = 2
-    """Frozen parameters as well."""
-    BUFFERS = 3
-    """Alone."""
 
 
 class Order(NamedTuple):

@@ -1,5 +1,7 @@
 """Rules that hold with every strategy."""
 
+import math
+
 from pydantic.alias_generators import to_camel
 
 from disttrain.job import defaults, length
@@ -104,15 +106,13 @@ def _schedule_fits(spec: Spec) -> str | None:
 
 
 def _grid_is_of_the_partitions(spec: Spec) -> str | None:
-    grid, partitions = spec.replicas.grid, spec.replicas.partitions
-    if grid is None:
+    grid, partitions = spec.replicas.rows_and_columns, spec.replicas.partitions
+    if grid is None or math.prod(grid) == partitions:
         return None
-    rows, columns = map(int, grid.split("x"))
-    if rows * columns == partitions:
-        return None
+    size = math.prod(grid)
     return (
-        f"must be of {partitions} (spec.replicas.partitions), got {grid}: it is of "
-        f"{rows * columns}; leave it out, or set spec.replicas.partitions to {rows * columns}"
+        f"must be of {partitions} (spec.replicas.partitions), got {spec.replicas.grid}: it is of "
+        f"{size}; leave it out, or set spec.replicas.partitions to {size}"
     )
 
 
