@@ -20,6 +20,7 @@ from disttrain.job import manifest_file
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
+from disttrain.job.update_rule import in_manifests
 from disttrain.launch.run_folder import RunFolder
 from disttrain.state.vector import DOUBLE
 
@@ -136,11 +137,11 @@ def _require_possible(checkpoint: Path, spec: Spec) -> None:
 
 def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
     """The shards' state is of one optimizer, and no other can go on with it."""
-    was = reading.read(checkpoint).manifest.update_rule
+    before = reading.read(checkpoint).manifest.update_rule
     strategy = spec.strategy.rule
-    now = strategy.update_rule
-    if was == now:
+    if before == strategy.update_rule:
         return None
+    was, now = map(in_manifests, (before, strategy.update_rule))
     return (
         f"{strategy.update_rule_field} was {was} and is {now}, which cannot go on with the "
         f"checkpoint's state. Set {was}, or begin a new run"

@@ -124,6 +124,34 @@ def test_another_optimizer_is_refused_by_name(
     assert started == []
 
 
+@pytest.mark.parametrize(
+    ("staleness", "said"),
+    [
+        ({"delayCompensation": {"adaptive": {}}}, "staleness.delayCompensation.adaptive"),
+        ({"predict": {}}, "staleness.predict"),
+        (
+            {"predictAndCompensate": {"adaptive": {}}},
+            "staleness.predictAndCompensate.adaptive",
+        ),
+    ],
+)
+def test_an_optimizer_that_something_changes_is_refused_in_the_manifests_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+    staleness: dict[str, object],
+    said: str,
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    rule = {"momentum": {"learningRate": 0.1}}
+    set_field(run, "strategy.downpour", {"optimizer": rule, "staleness": staleness})
+
+    assert resumed(monkeypatch, run) == 2
+    assert f"was adagrad and is momentum with {said}, which" in capsys.readouterr().err
+    assert started == []
+
+
 COMPLETE = {
     "phase": "Complete", "reason": "Epochs", "epochs": 1, "samples": 1797, "seconds": 12.4,
     "finalMeasures": {"accuracy": 0.97}, "staleness": {"p50": 2, "p99": 7},
