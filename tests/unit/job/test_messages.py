@@ -147,8 +147,13 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "learningRate: 0.1",
-            "learningRate: 0.1, schedule: {steps: {atEpochs: [1, 2], factor: 1.0e+300}}",
-            f"8: {OPTIMIZER}.sgd.schedule.steps: factor is 1e+300, 2 times, which no rate can be; "
+            "learningRate: 1e300",
+            f"8: {OPTIMIZER}.sgd.learningRate: must be at most 1e+15, got 1e+300",
+        ),
+        (
+            "learningRate: 0.1",
+            "learningRate: 0.1, schedule: {steps: {atEpochs: [1, 2], factor: 1.0e+15}}",
+            f"8: {OPTIMIZER}.sgd.schedule.steps: factor is 1e+15, 2 times, which no rate can be; "
             "take less",
         ),
         (
