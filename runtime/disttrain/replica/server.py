@@ -57,7 +57,7 @@ def _live(
     introduction = membership.introduction(served.address)
     joined = membership.join(ready.introduce(introduction), served.latest_report)
     leader = None
-    if config.partitions > 1:
+    if config.processes > 1:
         # Whoever joins the others may wait for them for long.
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)

@@ -97,7 +97,7 @@ def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
     wanted = 1 if is_alone else transaction.settings.partitions
     if request.partitions != wanted or request.partition >= wanted:
         kind = request.role.name.lower()
-        return f"partition {request.partition} of {request.partitions}: a {kind} has {wanted}"
+        return f"process {request.partition} of {request.partitions}: a {kind} has {wanted}"
     if request.partitions > 1 and request.index is None:
         return "a member of several needs the index of its group"
     return ""
