@@ -42,7 +42,7 @@ def invite(
     if record.reach is None or not run.is_held():
         message = (
             f"{folder}: nobody can join this run; it must run, and have been started by "
-            "`disttrain run JOB.yaml --joinable-at HOST:PORT`"
+            "`disttrain run JOB.yaml --joinable-at HOST:PORT`, or resumed with that option"
         )
         raise NotJoinable(message)
     token = invitation.new_token(record.reach.key)
