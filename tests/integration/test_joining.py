@@ -1,17 +1,25 @@
 """Replicas that join a run from another folder, by a token that is good once."""
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from builders.joiners import Invited, Joiner, a_joinable_run, free_ports, has_member, invite
+from builders.joiners import (
+    Invited,
+    Joiner,
+    a_joinable_run,
+    command,
+    free_ports,
+    has_member,
+    invite,
+)
 from disttrain.launch import invitation
 from disttrain.launch.errors import NotTakenIn
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import enrolment, joining
-
 
 LOCAL_STEPS = "spec.strategy={localSteps: {steps: 6, optimizer: {name: SGD, arguments: {lr: 1.0}}}}"
 
@@ -68,6 +76,25 @@ def test_of_a_joiner_with_local_steps_a_kill_costs_what_it_had_not_pushed(tmp_pa
 
     assert summary["epochs"] == 4
     assert summary["samplesRequeued"] > 0
+    job.assert_promises_held()
+
+
+def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = ["spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        with Joiner(tmp_path / "one", invite(job)) as removed:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            subprocess.run(command("remove", str(job.output), "replica-1"), check=True)
+            (tmp_path / "gate").touch()
+            assert removed.wait() == ExitCode.FAILED
+            assert "removed by the run's owner" in removed.printed()
+        assert job.wait() == 0, job.printed()
+        removed.hand_over_ledgers(job)
+        summary = job.summary()
+
+    assert summary["epochs"] == 4
+    assert summary["samplesRepeated"] == 0
     job.assert_promises_held()
 
 

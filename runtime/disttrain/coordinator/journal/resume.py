@@ -49,7 +49,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.reason = state.message = ""
     state.stopping = False
     state.replicas, state.shards = {}, {}
-    state.fencings, state.orders = [], {}
+    state.fencings, state.orders, state.removed = [], {}, []
     state.checkpoint = None
     state.final_failures = 0
     state.checkpoint_failure = ""
