@@ -91,7 +91,8 @@ def join(
 
     This machine only dials out. Other code, another version or a token that is not good is refused
     before anything starts. Ctrl-C pushes what was trained and leaves. Exits with 0 when the job is
-    over, 1 when the replica failed or was removed, 2 when it was not taken in, 130 when it was interrupted.
+    over, 1 when the replica failed or was removed, 2 when it was not taken in, 130 when it was
+    interrupted.
 
     Example: disttrain join 192.0.2.7:7000 --task-folder digits
     """
