@@ -21,6 +21,7 @@ var (
 	suspend       = []string{"spec", "suspend"}
 	replicaCount  = []string{"spec", "replicas", "count"}
 	partitions    = []string{"spec", "replicas", "partitions"}
+	ranks         = []string{"spec", "replicas", "ranks"}
 	shardCount    = []string{"spec", "parameterServer", "shards"}
 	coordinatorAt = []string{"spec", "coordinator", "template"}
 	shardsAt      = []string{"spec", "parameterServer", "template"}
@@ -177,9 +178,12 @@ func (j *job) roles() []role {
 	return []role{
 		{name: "coordinator", template: coordinatorAt, count: 1},
 		{name: "shards", template: shardsAt, count: j.number(shardCount)},
-		{name: "replicas", template: replicasAt, count: j.number(replicaCount) * j.number(partitions)},
+		{name: "replicas", template: replicasAt, count: j.number(replicaCount) * j.processes()},
 	}
 }
+
+// processes is the number of pods of each replica; partitions or ranks is 1.
+func (j *job) processes() int32 { return j.number(partitions) * j.number(ranks) }
 
 // least is the number of replicas with which the job may begin; nil: with no fewer than it asks for.
 func (j *job) least() (*int32, error) {
@@ -195,9 +199,9 @@ func (j *job) least() (*int32, error) {
 		))
 	}
 
-	if several := j.number(partitions); several > 1 {
+	if several := j.processes(); several > 1 {
 		return nil, jobframework.UnretryableError(fmt.Sprintf(
-			"metadata.annotations[%s] must not be given where spec.replicas.partitions is more than 1, got %d: "+
+			"metadata.annotations[%s] must not be given where spec.replicas.partitions or ranks is more than 1, got %d: "+
 				"there could be quota for a part of a replica", leastReplicas, several,
 		))
 	}
@@ -209,7 +213,7 @@ func (j *job) least() (*int32, error) {
 
 func (j *job) setReplicas(infos []podset.PodSetInfo) bool {
 	_, elastic := j.GetAnnotations()[leastReplicas]
-	count := infos[len(infos)-1].Count / j.number(partitions)
+	count := infos[len(infos)-1].Count / j.processes()
 
 	if !elastic || count == j.number(replicaCount) {
 		return false

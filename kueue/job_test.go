@@ -129,30 +129,34 @@ func TestANumberOfReplicasThatIsNoneIsRefused(t *testing.T) {
 }
 
 func TestAReplicaOfSeveralProcessesIsAsManyPods(t *testing.T) {
-	one := aJob()
-	one.set(int64(3), partitions)
+	for _, several := range [][]string{partitions, ranks} {
+		one := aJob()
+		one.set(int64(3), several)
 
-	sets, err := one.PodSets()
-	if err != nil || sets[2].Count != 12 || sets[2].MinCount != nil {
-		t.Fatalf("got %+v, %v", sets, err)
-	}
+		sets, err := one.PodSets()
+		if err != nil || sets[2].Count != 12 || sets[2].MinCount != nil {
+			t.Fatalf("got %+v, %v", sets, err)
+		}
 
-	restored := []podset.PodSetInfo{}
-	for _, each := range sets {
-		restored = append(restored, podset.FromPodSet(&each))
-	}
+		restored := []podset.PodSetInfo{}
+		for _, each := range sets {
+			restored = append(restored, podset.FromPodSet(&each))
+		}
 
-	if err := one.RunWithPodSetsInfo(restored); err != nil || one.number(replicaCount) != 4 {
-		t.Errorf("it runs with %d replicas, %v", one.number(replicaCount), err)
+		if err := one.RunWithPodSetsInfo(restored); err != nil || one.number(replicaCount) != 4 {
+			t.Errorf("it runs with %d replicas, %v", one.number(replicaCount), err)
+		}
 	}
 }
 
 func TestNoPartOfAReplicaIsAdmitted(t *testing.T) {
-	one := aJob()
-	one.SetAnnotations(map[string]string{leastReplicas: "2"})
-	one.set(int64(2), partitions)
+	for _, several := range [][]string{partitions, ranks} {
+		one := aJob()
+		one.SetAnnotations(map[string]string{leastReplicas: "2"})
+		one.set(int64(2), several)
 
-	if _, err := one.PodSets(); err == nil {
-		t.Error("it could begin with three pods of two replicas")
+		if _, err := one.PodSets(); err == nil {
+			t.Error("it could begin with three pods of two replicas")
+		}
 	}
 }

@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from builders.runs import TASKS, TIMEOUT_SECONDS, RunningJob
 
@@ -58,40 +58,50 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "disttrain", *arguments]
 
 
-def invite(job: RunningJob, *more: str) -> list[str]:
-    """The words of the line that `disttrain invite` prints, without the program's name."""
+class Invited(NamedTuple):
+    """What whoever shall join is told."""
+
+    address: str
+    token: str
+
+
+def invite(job: RunningJob, *more: str) -> Invited:
     told = subprocess.run(
         command("invite", str(job.output), *more), capture_output=True, text=True, check=True
     )
-    program, *words = told.stdout.split()
-    assert program == "disttrain"
-    return words
+    words = told.stderr.partition("#")[0].split()
+    assert words[:2] == ["disttrain", "join"]
+    return Invited(words[2], told.stdout.strip())
 
 
 class Joiner:
-    """One `disttrain join`; leaves no process behind."""
+    """One `disttrain join`; leaves no process behind. It reads the token from its input."""
 
     def __init__(
         self,
         folder: Path,
-        words: Sequence[str],
+        invited: Invited,
         before: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`words`: of the command; `before`: what it is run by."""
+        """`before`: what it is run by."""
         self.output = folder / "output"
         self.folder = folder
         if not folder.exists():
             shutil.copytree(TASKS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        arguments = [*words, "--task-folder", str(folder), "--output", str(self.output)]
+        where = ["--task-folder", str(folder), "--output", str(self.output)]
         self._printed = folder.with_suffix(".printed")
         with self._printed.open("wb") as printed:
             self._process = subprocess.Popen(
-                [*before, *command(*arguments)],
+                [*before, *command("join", invited.address, *where)],
+                stdin=subprocess.PIPE,
                 stdout=printed,
                 stderr=printed,
                 env=os.environ | dict(environment or {}),
             )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as told:
+            told.write(f"{invited.token}\n".encode())
 
     def __enter__(self) -> Self:
         return self

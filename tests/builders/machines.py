@@ -16,6 +16,7 @@ from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import commands, messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
+from disttrain.coordinator.protocol.notices import Remove
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.strategies.downpour import Asynchronous
@@ -62,7 +63,7 @@ class Machine:
     def phase(self) -> Phase:
         return self.state.phase
 
-    def request(self, request: messages.Request) -> messages.Reply:
+    def request(self, request: messages.Request | Remove) -> messages.Reply:
         transaction = self.coordinator.request(request, self.now)
         self._carry_out(transaction)
         assert transaction.reply is not None

@@ -134,6 +134,14 @@ def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
         job.assert_promises_held()
 
 
+def test_an_error_in_all_partitions_at_once_is_told_without_a_restart(tmp_path: Path) -> None:
+    task = "spec.task.entrypoint=counting:FailsLateInParts"
+    with RunningJob(tmp_path, [OF_TWO, task]) as job:
+        assert job.wait() == 1
+        assert "a mistake that shows late" in job.printed()
+        assert "starts again" not in job.printed()
+
+
 def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [OF_TWO, COUNTING, gated(tmp_path)]) as job:
         job.wait_until(has_begun)

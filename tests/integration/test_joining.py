@@ -1,31 +1,49 @@
 """Replicas that join a run from another folder, by a token that is good once."""
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from builders.joiners import Joiner, a_joinable_run, free_ports, has_member, invite
+from builders.joiners import (
+    Invited,
+    Joiner,
+    a_joinable_run,
+    command,
+    free_ports,
+    has_member,
+    invite,
+)
 from disttrain.launch import invitation
 from disttrain.launch.errors import NotTakenIn
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import enrolment, joining
 
+LOCAL_STEPS = "spec.strategy={localSteps: {steps: 6, optimizer: {name: SGD, arguments: {lr: 1.0}}}}"
+
+
+def gated(folder: Path) -> str:
+    """No process does many steps before the gate is there: the job waits for its joiners."""
+    return f"spec.task.arguments.gate={folder / 'gate'}"
+
 
 def test_a_joiner_trains_is_killed_comes_again_leaves_and_the_audit_passes(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports()}"
-    with a_joinable_run(tmp_path / "run", address, ["spec.stop.epochs=12"]) as job:
-        words = invite(job)
-        with Joiner(tmp_path / "one", words) as killed:
+    settings = ["spec.stop.epochs=12", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        invited = invite(job)
+        with Joiner(tmp_path / "one", invited) as killed:
             job.wait_until(has_member("replica-1"))
             job.wait_until(lambda status: _samples(status, "replica-1") > 0)
         job.wait_until(has_member("replica-1", "dead"))
-        with Joiner(tmp_path / "again", words) as late:
+        with Joiner(tmp_path / "again", invited) as late:
             assert late.wait() == ExitCode.USAGE
             assert "the token was used before" in late.printed()
         with Joiner(tmp_path / "two", invite(job)) as leaving:
             job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            (tmp_path / "gate").touch()
             leaving.send_signal(signal.SIGTERM)
             assert leaving.wait() == ExitCode.INTERRUPTED
         job.wait_until(has_member("replica-1", "left"))
@@ -40,6 +58,46 @@ def test_a_joiner_trains_is_killed_comes_again_leaves_and_the_audit_passes(tmp_p
     job.assert_promises_held()
 
 
+def test_of_a_joiner_with_local_steps_a_kill_costs_what_it_had_not_pushed(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = [LOCAL_STEPS, "spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        with Joiner(tmp_path / "one", invite(job)) as killed:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+        job.wait_until(has_member("replica-1", "dead"))
+        with Joiner(tmp_path / "two", invite(job)) as staying:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            (tmp_path / "gate").touch()
+            assert job.wait() == 0, job.printed()
+            assert staying.wait() == ExitCode.COMPLETE
+        killed.hand_over_ledgers(job)
+        staying.hand_over_ledgers(job)
+        summary = job.summary()
+
+    assert summary["epochs"] == 4
+    assert summary["samplesRequeued"] > 0
+    job.assert_promises_held()
+
+
+def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = ["spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        with Joiner(tmp_path / "one", invite(job)) as removed:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            subprocess.run(command("remove", str(job.output), "replica-1"), check=True)
+            (tmp_path / "gate").touch()
+            assert removed.wait() == ExitCode.FAILED
+            assert "removed by the run's owner" in removed.printed()
+        assert job.wait() == 0, job.printed()
+        removed.hand_over_ledgers(job)
+        summary = job.summary()
+
+    assert summary["epochs"] == 4
+    assert summary["samplesRepeated"] == 0
+    job.assert_promises_held()
+
+
 def test_who_is_not_good_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,15 +105,16 @@ def test_who_is_not_good_is_refused_before_anything_starts(
     with a_joinable_run(tmp_path / "run", address, ["spec.stop.epochs=400"]) as job:
         good, short = invite(job), invite(job, "--expires", "1s")
         until = time.monotonic() + 1.0
-        token = good[-1]
-        wrong = token.replace(token.split(".")[2], "A" * 43)
-        elsewhere = token[:-64] + "0" * 64
+        token = good.token
+        wrong = Invited(address, token.replace(token.split(".")[2], "A" * 43))
+        elsewhere = Invited(address, token[:-64] + "0" * 64)
 
-        _assert_refused(tmp_path / "wrong", [*good[:-1], wrong], "not one of this run")
-        _assert_refused(tmp_path / "elsewhere", [*good[:-1], elsewhere], "is not the run that")
-        _assert_refused(tmp_path / "torn", [*good[:-1], token[:-1]], "--token: this is no token")
+        _assert_refused(tmp_path / "wrong", wrong, "not one of this run")
+        _assert_refused(tmp_path / "elsewhere", elsewhere, "is not the run that")
+        torn = Invited(address, token[:-1])
+        _assert_refused(tmp_path / "torn", torn, "token: this is no token of `disttrain invite`")
         other = tmp_path / "other code"
-        with Joiner(other, ["join", address, "--token", "none"]) as prepared:
+        with Joiner(other, Invited(address, "none")) as prepared:
             prepared.wait()
         (other / "counting.py").write_text("# Another one.\n")
         _assert_refused(other, good, "counting.py is another one than the job's")
@@ -75,12 +134,6 @@ def test_who_is_not_good_is_refused_before_anything_starts(
         assert [one["name"] for one in job.status()["members"]][-1] == "replica-0"
 
 
-def test_a_text_that_is_no_token_is_refused(tmp_path: Path) -> None:
-    with Joiner(tmp_path / "one", ["join", "127.0.0.1:1", "--token", "none"]) as joiner:
-        assert joiner.wait() == ExitCode.USAGE
-        assert "--token: this is no token of `disttrain invite`" in joiner.printed()
-
-
 def _samples(status: dict[str, object], name: str) -> int:
     members = status["members"]
     assert isinstance(members, list)
@@ -94,7 +147,7 @@ def _lives(member: dict[str, object]) -> bool:
     return member["state"] == "live"
 
 
-def _assert_refused(folder: Path, words: list[str], why: str) -> None:
-    with Joiner(folder, words) as joiner:
+def _assert_refused(folder: Path, invited: Invited, why: str) -> None:
+    with Joiner(folder, invited) as joiner:
         assert joiner.wait() == ExitCode.USAGE
         assert why in joiner.printed()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from builders import local_steps_jobs
 from builders.runs import RunningJob
 from disttrain.replay import outcome
 from disttrain.replay.recording import NotReplayable
@@ -24,45 +25,17 @@ from oracles.serial import Course
 from tasks.proving import Proving
 
 STEPS = 200
-PROVING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: proving}
-spec:
-  task: {entrypoint: proving:Proving}
-  strategy:
-    localSteps:
-      steps: 7
-      optimizer:
-        name: AdamW
-        arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
-        clipNorm: 0.5
-        schedule: {cosine: {samples: 1600, finalFraction: 0.1}}
-  batchSize: 8
-  portionSize: 80
-  stop: {epochs: 2}
-  evaluation: null
-  coordinator: {heartbeatSeconds: 0.2}
-  parameterServer: {threads: 1, shards: 3}
-  replicas: {count: 1, device: cpu, threads: 1}
-"""
-COUNTING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: counting}
-spec:
-  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
-  strategy: {localSteps: {steps: 6, optimizer: {name: SGD, arguments: {lr: 1.0}}}}
-  batchSize: 8
-  stop: {epochs: 2}
-  evaluation: null
-  audit: full
-  checkpoint: {everySeconds: 0.5}
-  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
-  parameterServer: {shards: 2}
-  replicas: {count: 2, device: cpu}
-  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
-"""
+PROVING = local_steps_jobs.proving(
+    """
+    optimizer:
+      name: AdamW
+      arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
+      clipNorm: 0.5
+      schedule: {cosine: {samples: 1600, finalFraction: 0.1}}
+    """,
+    "count: 1",
+)
+COUNTING = local_steps_jobs.counting("steps: 6", "count: 2")
 SAMPLES = 1024
 EPOCHS = 2
 

@@ -8,51 +8,19 @@ from typing import Any
 
 import pytest
 
+from builders import local_steps_jobs
 from builders.runs import RunningJob
 
-COUNTING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: counting}
-spec:
-  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
-  strategy:
-    localSteps:
-      steps: 6
-      quorum: 2
-      graceSeconds: 0.1
-      optimizer: {name: SGD, arguments: {lr: 1.0}}
-  batchSize: 8
-  stop: {epochs: 2}
-  evaluation: null
-  audit: full
-  checkpoint: {everySeconds: 0.5}
-  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
-  parameterServer: {shards: 2}
-  replicas: {count: 3, device: cpu}
-  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
-"""
-PROVING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: proving}
-spec:
-  task: {entrypoint: proving:Proving}
-  strategy:
-    localSteps:
-      steps: 7
-      quorum: 2
-      outer: {nesterov: {learningRate: 0.5}}
-      optimizer: {name: AdamW, arguments: {lr: 0.01}}
-  record: true
-  batchSize: 8
-  portionSize: 80
-  stop: {epochs: 2}
-  evaluation: null
-  coordinator: {heartbeatSeconds: 0.2}
-  parameterServer: {threads: 1, shards: 3}
-  replicas: {count: 2, device: cpu, threads: 1}
-"""
+COUNTING = local_steps_jobs.counting("{steps: 6, quorum: 2, graceSeconds: 0.1}", "count: 3")
+PROVING = local_steps_jobs.proving(
+    """
+    quorum: 2
+    outer: {nesterov: {learningRate: 0.5}}
+    optimizer: {name: AdamW, arguments: {lr: 0.01}}
+    """,
+    "count: 2",
+    record=True,
+)
 SAMPLES, EPOCHS = 1024, 2
 
 

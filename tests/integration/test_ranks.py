@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
+from builders import local_steps_jobs
 from builders.ranks import thread_groups
 from builders.runs import RunningJob
 from disttrain.replay import recording
@@ -22,38 +23,19 @@ from disttrain.task.loss import BatchLoss
 from oracles import data_parallel
 from oracles.data_parallel import RANKS
 
-PROVING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: proving}
-spec:
-  task: {entrypoint: proving:Proving}
-  strategy: {localSteps: {steps: 7, optimizer: {name: AdamW, arguments: {lr: 0.01}}}}
-  batchSize: 8
-  portionSize: 80
-  stop: {epochs: 2}
-  evaluation: null
-  audit: full
-  coordinator: {heartbeatSeconds: 0.2}
-  parameterServer: {shards: 2}
-  replicas: {count: 1, device: cpu, threads: 1}
-"""
-COUNTING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: counting}
-spec:
-  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.1}}
-  strategy: {localSteps: {steps: 4, optimizer: {name: SGD, arguments: {lr: 1.0}}}}
-  batchSize: 8
-  stop: {epochs: 2}
-  evaluation: null
-  audit: full
-  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 10}
-  parameterServer: {shards: 2}
-  replicas: {count: 2, ranks: 2, inner: ddp, device: cpu}
-  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
-"""
+PROVING = local_steps_jobs.proving(
+    "optimizer: {name: AdamW, arguments: {lr: 0.01}}",
+    "count: 1",
+    audit="full",
+    parameterServer={"shards": 2},
+)
+COUNTING = local_steps_jobs.counting(
+    "steps: 4",
+    "{count: 2, ranks: 2, inner: ddp}",
+    step_seconds=0.1,
+    member_timeout=10,
+    checkpoint={},
+)
 MEMBERS = ("replica-0-0", "replica-0-1")
 OTHERS = ("coordinator", "shard-0", "shard-1", "replica-1-0", "replica-1-1")
 EPOCHS = 2

@@ -376,7 +376,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a part of a replica that counts as a ready one",
         file=f"{_O}/policies/conditions.py",
-        old="each.ready // partitions",
+        old="each.ready // processes",
         new="min(each.ready, 1)",
         tests=(f"{_OPERATOR}/reconcile/test_replicas_of_several.py",),
     ),

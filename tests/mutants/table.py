@@ -2044,6 +2044,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/job/test_schedule.py",),
     ),
     Mutant(
+        name="a joiner that was removed and is a member again",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="if request.place in transaction.state.removed:",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a replica of the job's own that is removed",
+        file=f"{_R}/coordinator/decisions/membership.py",
+        old="if found is None or not identity.is_joiner(found.place):",
+        new="if found is None:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that was removed and reads the status",
+        file=f"{_R}/coordinator/decisions/speaking.py",
+        old="if isinstance(request, messages.Status) and sender.place in state.removed:",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
         name="a joiner that ends the job by samples of its own",
         file=f"{_R}/coordinator/decisions/joining.py",
         old="    if identity.is_joiner(request.instance):\n        # Samples",

@@ -145,6 +145,10 @@ class FailsLate(Counting):
             raise ValueError(message)
 
 
+class FailsLateInParts(FailsLate, CountingInParts):
+    """The same in all partitions of a replica at once."""
+
+
 class Moody(Counting):
     """Reaches 1, but misses it the first time that it is measured as a file.
 

@@ -78,7 +78,7 @@ def policy_between_processes(context: Context) -> Object | None:
     torch.distributed listens at ports that the system chooses. Policies add up: all that the one of
     the namespace lets in stays allowed.
     """
-    if context.partitions == 1:
+    if context.processes == 1:
         return None
     own = {"matchLabels": cluster_labels.pods_of(context.name, context.uid, Role.REPLICA)}
     spec = {

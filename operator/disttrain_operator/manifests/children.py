@@ -163,7 +163,7 @@ def shard_budget(context: Context) -> Object | None:
 
 def _replicas(context: Context, scale: Scale) -> Object:
     """What keeps all replicas, or the first one if each has several processes."""
-    if context.partitions > 1:
+    if context.processes > 1:
         return _first_replica(context, scale)
     return _replica_set(context, scale)
 

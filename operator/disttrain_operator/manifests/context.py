@@ -45,7 +45,7 @@ class Context:
         return {**kind.header, "metadata": metadata, **content}
 
     @property
-    def partitions(self) -> int:
+    def processes(self) -> int:
         """Processes of each replica."""
         return self.job.spec.replicas.processes
 
@@ -70,7 +70,7 @@ class Scale:
 
     shards: int | None
     replicas: int | None
-    partitions: int = 1
+    processes: int = 1
     """Processes of each replica."""
     coordinator: bool | None
     """Whether the coordinator shall run."""
@@ -82,4 +82,4 @@ class Scale:
         groups = self.shards if workload.role is Role.SHARD else self.replicas
         if groups is None or workload.group is None:
             return groups
-        return self.partitions if workload.group < groups else 0
+        return self.processes if workload.group < groups else 0

@@ -209,7 +209,7 @@ def _labels(context: Context, role: Role) -> Iterator[tuple[Variable, str]]:
     """Variables that say which process of its role a pod is, and the labels that they come from."""
     if role is Role.SHARD:
         yield Variable.INDEX, cluster_labels.POD_INDEX
-    elif role is Role.REPLICA and context.partitions > 1:
+    elif role is Role.REPLICA and context.processes > 1:
         yield Variable.INDEX, cluster_labels.REPLICA_INDEX
         yield Variable.PARTITION, cluster_labels.POD_INDEX
 

@@ -41,15 +41,15 @@ class Situation:
     @property
     def replicas(self) -> tuple[int, int]:
         """Ready and wanted. One of several processes is ready when all of them are."""
-        partitions = self.spec.replicas.processes
-        ready = sum(each.ready // partitions for each in self._keepers(Role.REPLICA))
+        processes = self.spec.replicas.processes
+        ready = sum(each.ready // processes for each in self._keepers(Role.REPLICA))
         return ready, self.spec.replicas.count
 
     @property
     def replicas_there(self) -> int:
         """Those of which a process is there, even if it is ending."""
-        partitions = self.spec.replicas.processes
-        return sum(math.ceil(each.remaining / partitions) for each in self._keepers(Role.REPLICA))
+        processes = self.spec.replicas.processes
+        return sum(math.ceil(each.remaining / processes) for each in self._keepers(Role.REPLICA))
 
     def _keepers(self, role: Role) -> list[ChildRecord]:
         return self.observed.keepers_of(self.job, role)

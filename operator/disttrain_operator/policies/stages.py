@@ -35,7 +35,7 @@ def scale(stage: Stage, spec: Spec) -> Scale:
         return Scale(
             shards=spec.shards,
             replicas=spec.replicas.count,
-            partitions=spec.replicas.processes,
+            processes=spec.replicas.processes,
             coordinator=True,
         )
     if stage is Stage.STOP_COORDINATOR:

@@ -66,8 +66,9 @@ def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:
             return _difference(one, other)
     if found.own and wanted.own and found.own != wanted.own:
         return (
-            "frozen parameters have other values, and with spec.task.frozen: own each replica has "
-            "its own; let model() read them from the same file everywhere"
+            f"frozen parameters have other values ({found.own} and {wanted.own}), and with "
+            "spec.task.frozen: own each replica has its own; let model() read them from the same "
+            "file everywhere"
         )
     return None
 

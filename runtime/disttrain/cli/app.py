@@ -23,6 +23,7 @@ from disttrain.launch.errors import (
     NotARunFolder,
     NothingToResume,
     NotJoinable,
+    NotRemoved,
     NotTakenIn,
     OutputFolderInUse,
     OutputFolderUnusable,
@@ -85,6 +86,7 @@ _REFUSED = (
     NotSimulated,
     NotJoinable,
     NotTakenIn,
+    NotRemoved,
     CodeError,
     WrongMachines,
 )

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -82,8 +83,13 @@ def _model(
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(
         model, defaults.precision(job.spec), frozen=job.spec.task.frozen
-    ).layout
-    model_map.require_same(model_map.layout(checkpoint.manifest), wanted)
+    ).with_hash()
+    found = model_map.layout(checkpoint.manifest)
+    state = checkpoint_folder.coordinator_state(checkpoint.path)
+    if state is not None and state.layout is not None:
+        # Of frozen parameters that no checkpoint holds, the run has kept the hash.
+        found = replace(found, own=state.layout.own)
+    model_map.require_same(found, wanted.layout)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         export.write(checkpoint, file, vector)

@@ -1,10 +1,12 @@
 """`disttrain invite` and `disttrain join`: one more replica, on another machine."""
 
+import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,10 @@ from disttrain.launch.invitation import Invitation, Token
 from disttrain.launch.run_folder import RunFolder
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d)")
+_VARIABLE = "DISTTRAIN_TOKEN"
+_MOST_CHARACTERS = 1000
+"""Of a token, so that no wrong file is read to its end."""
+_STANDARD_INPUT = Path("-")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -32,8 +38,9 @@ def invite(
 ) -> None:
     """Print a token by which one more replica can join a run from another machine, once.
 
-    The run must have been started with --joinable-at. Give the line to whoever shall join: the
-    token is good for one replica of this run. Only a digest of it is kept.
+    The run must have been started with --joinable-at. Give the token to whoever shall join, over
+    a way that others do not read: it is good for one replica of this run. Only a digest of it is
+    kept. What to do with it is said on the standard error.
 
     Example: disttrain invite runs/first --expires 30m
     """
@@ -42,7 +49,7 @@ def invite(
     if record.reach is None or not run.is_held():
         message = (
             f"{folder}: nobody can join this run; it must run, and have been started by "
-            "`disttrain run JOB.yaml --joinable-at HOST:PORT`"
+            "`disttrain run JOB.yaml --joinable-at HOST:PORT`, or resumed with that option"
         )
         raise NotJoinable(message)
     token = invitation.new_token(record.reach.key)
@@ -55,12 +62,20 @@ def invite(
     )
     invitation.write(run.invitations, token.invitation, kept)
     address = record.reach.address.removeprefix("tcp://")
-    typer.echo(f"disttrain join {address} --token {token}")
+    typer.echo(str(token))
+    typer.echo(f"disttrain join {address}  # There; it asks for the token.", err=True)
 
 
 def join(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="HOST:PORT of the run.")],
-    token: Annotated[str, typer.Option(help="What `disttrain invite` printed there.")],
+    token: Annotated[
+        str | None,
+        typer.Option(help="The token itself. Whoever may list processes reads it: take a file."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the token; - is the standard input."),
+    ] = None,
     task_folder: Annotated[
         Path,
         typer.Option(metavar="DIR", help="Folder with the job's task, the same code as there."),
@@ -72,14 +87,17 @@ def join(
 ) -> None:
     """Train as one more replica of a run on another machine, by a token of `disttrain invite`.
 
+    The token comes from --token-file, from the variable DISTTRAIN_TOKEN, or is asked for.
+
     This machine only dials out. Other code, another version or a token that is not good is refused
     before anything starts. Ctrl-C pushes what was trained and leaves. Exits with 0 when the job is
-    over, 1 when the replica failed, 2 when it was not taken in, 130 when it was interrupted.
+    over, 1 when the replica failed or was removed, 2 when it was not taken in, 130 when it was
+    interrupted.
 
-    Example: disttrain join 192.0.2.7:7000 --token TOKEN --task-folder digits
+    Example: disttrain join 192.0.2.7:7000 --task-folder digits
     """
     host, port = reach.parse("ADDRESS", address)
-    shown = _token(token)
+    shown = _token(token, token_file)
     folder = RunFolder((output or Path("runs") / f"joined-{shown.invitation}").resolve())
     folder.create()
     apply: Callable[[str, int, Token, Path, Path], LaunchConfig] = table.later("join a run")
@@ -93,11 +111,43 @@ def join(
     raise typer.Exit(stay(config, typer.echo))
 
 
-def _token(text: str) -> Token:
+def _token(given: str | None, file: Path | None) -> Token:
+    """Raises NotJoinable, which says where the token came from."""
+    if given is not None and file is not None:
+        message = "--token and --token-file are both given; keep --token-file"
+        raise NotJoinable(message)
+    # Whatever runs here later need not know it.
+    variable = os.environ.pop(_VARIABLE, None)
+    source, text = "--token", given
+    if file is not None:
+        source, text = "--token-file", _read(file)
+    elif given is None and variable is not None:
+        source, text = _VARIABLE, variable
+    elif given is None:
+        source, text = "token", _asked()
     try:
-        return invitation.parse_token(text)
+        return invitation.parse_token(text or "")
     except ValueError as error:
-        raise NotJoinable(str(error)) from None
+        message = f"{source}: {error}"
+        raise NotJoinable(message) from None
+
+
+def _read(file: Path) -> str:
+    try:
+        with nullcontext(sys.stdin) if file == _STANDARD_INPUT else file.open() as stream:
+            return stream.read(_MOST_CHARACTERS)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        message = f"--token-file: {file} cannot be read ({why}); name the file with the token"
+        raise NotJoinable(message) from error
+
+
+def _asked() -> str:
+    """By a line of the standard input; a terminal shows nothing of it."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline(_MOST_CHARACTERS)
+    asked: str = typer.prompt("Token", hide_input=True, err=True)
+    return asked
 
 
 def _seconds(text: str) -> float:

@@ -11,7 +11,7 @@ from disttrain.checkpoint import reading
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.cli import checkpoint_folder, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
-from disttrain.cli.run import go_on
+from disttrain.cli.run import JoinableAt, go_on
 from disttrain.cluster import errors, resources
 from disttrain.cluster.interface import Target
 from disttrain.coordinator.errors import ManifestChanged
@@ -20,6 +20,7 @@ from disttrain.job import manifest_file
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
+from disttrain.job.update_rule import in_manifests
 from disttrain.launch.run_folder import RunFolder
 from disttrain.state.vector import DOUBLE
 
@@ -37,13 +38,14 @@ _NO_METHOD = (
 
 
 @on_cluster
-def resume(target: Target, which: Which) -> None:
+def resume(target: Target, which: Which, joinable_at: JoinableAt = None) -> None:
     """Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.
 
     A folder that exists is a run of this machine, which goes on by the manifest in DIR/job.yaml;
     a damaged checkpoint is refused before anything starts, as is a manifest by which it cannot be
     gone on with, and it exits like `disttrain run`. A run that is complete is left as it is, unless
-    its manifest asks for more since.
+    its manifest asks for more since. A run that others could join is joinable again where it was,
+    or at --joinable-at, by new tokens.
     Any other NAME is a job of the cluster, as are dtj/NAME and what is named with --namespace,
     --context or --kubeconfig, whatever folders there are.
 
@@ -52,10 +54,15 @@ def resume(target: Target, which: Which) -> None:
     Example: disttrain resume dtj/digits
     """
     if means_cluster(which, target):
+        if joinable_at is not None:
+            message = (
+                f"--joinable-at: {which} is a job of a cluster, which nobody joins; leave it out"
+            )
+            raise errors.WrongInput(message)
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(go_on(Path(which), check_checkpoint))
+    raise typer.Exit(go_on(Path(which), check_checkpoint, joinable_at))
 
 
 def means_cluster(which: str, target: Target) -> bool:
@@ -136,11 +143,11 @@ def _require_possible(checkpoint: Path, spec: Spec) -> None:
 
 def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
     """The shards' state is of one optimizer, and no other can go on with it."""
-    was = reading.read(checkpoint).manifest.update_rule
+    before = reading.read(checkpoint).manifest.update_rule
     strategy = spec.strategy.rule
-    now = strategy.update_rule
-    if was == now:
+    if before == strategy.update_rule:
         return None
+    was, now = map(in_manifests, (before, strategy.update_rule))
     return (
         f"{strategy.update_rule_field} was {was} and is {now}, which cannot go on with the "
         f"checkpoint's state. Set {was}, or begin a new run"

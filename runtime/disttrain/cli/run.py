@@ -122,12 +122,13 @@ def _new_by_default(job: DistTrainJob, task_folder: Path, opening: Opening) -> R
     raise AssertionError
 
 
-def go_on(path: Path, check: Callable[[Path], None]) -> ExitCode:
+def go_on(path: Path, check: Callable[[Path], None], joinable_at: str | None = None) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
     Nothing is started when the run is complete and its manifest asks for no more. `check` reads the
-    checkpoint, once nobody else writes any.
+    checkpoint, once nobody else writes any. `joinable_at`: instead of where it was joinable before.
     """
+    own = None if joinable_at is None else reach.parse_own("--joinable-at", joinable_at)
     folder = RunFolder(path.resolve())
     record = folder.read_record()
     job = manifest_file.load_job(folder.job)
@@ -136,8 +137,9 @@ def go_on(path: Path, check: Callable[[Path], None]) -> ExitCode:
         typer.echo(_nothing_left(job, folder, completed))
         return ExitCode.COMPLETE
 
-    where = record.reach
-    office = None if where is None else _office(where.host, where.port, record.task_folder)
+    if own is None and record.reach is not None:
+        own = record.reach.host, record.reach.port
+    office = None if own is None else _office(*own, record.task_folder)
 
     def prepare() -> Run:
         folder.require_free()

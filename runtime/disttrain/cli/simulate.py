@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica import task_calls
 from disttrain.simulation import machines, outcome, step_time
+from disttrain.simulation.errors import NotSimulated
 from disttrain.simulation.machines import Machines
 from disttrain.simulation.outcome import Outcome
 from disttrain.simulation.run import Point, Result, Setting, SimulatedRun, prepare
@@ -92,6 +94,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Example: disttrain simulate job.yaml other.yaml --straggler 3=4
     """
+    _require_others(jobs)
     counts = machines.replica_counts(replicas)
     slower = machines.stragglers(straggler or (), counts[-1])
     speed = None if bandwidth is None else machines.bandwidth(bandwidth)
@@ -122,6 +125,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         typer.echo(outcome.to_json(found), nl=False)
     else:
         typer.echo("\n".join(map(outcome.text, found)), nl=False)
+
+
+def _require_others(jobs: Sequence[Path]) -> None:
+    seen: set[Path] = set()
+    for file in jobs:
+        if file.resolve() in seen:
+            message = f"JOB.yaml: {file} is given twice; name each manifest once"
+            raise NotSimulated(message)
+        seen.add(file.resolve())
 
 
 def _between_evaluations(setting: Setting) -> int:

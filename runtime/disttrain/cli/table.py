@@ -26,6 +26,11 @@ COMMANDS = (
         "Train as one more replica of a run on another machine, by a token of `disttrain invite`.",
     ),
     (
+        "remove",
+        "removal:remove",
+        "Take a replica that has joined away from a run, for good.",
+    ),
+    (
         "status",
         "status:status",
         "Show how the run in DIR is, and in one sentence what limits its speed.",

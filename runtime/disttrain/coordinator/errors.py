@@ -6,6 +6,7 @@ CoordinatorError
 ├── NotJoined             the coordinator refused the join (final: the member ends)
 │   └── JobOver           because nothing is left to do (the member ends in peace)
 ├── MemberFenced          this incarnation was declared dead (the process ends; a new one may join)
+│   └── MemberRemoved     by the run's owner (final: no other one may)
 ├── CoordinatorSilent     no answer within the time allowed (worth trying again)
 ├── Superseded            another coordinator of the job has begun after this one, which ends
 ├── JournalDamaged        the journal or a ledger cannot be read (final)
@@ -38,6 +39,10 @@ class JobOver(NotJoined):
 
 class MemberFenced(CoordinatorError):
     """The coordinator declared this incarnation dead; it must end without another push."""
+
+
+class MemberRemoved(MemberFenced, FinalError):
+    """The run's owner has taken this joiner away for good."""
 
 
 class CoordinatorSilent(CoordinatorError, RetryableError):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from disttrain.job import nearest
+from disttrain.job import nearest, torch_optimizers
 from disttrain.job.length import Extent
 from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import Constant
@@ -42,16 +42,13 @@ class InnerOptimizer(Section):
     changes the sizes of its steps by itself."""
 
     def problem(self) -> str | None:
-        """Whether torch takes the values, replicas find out before they join."""
+        """Whether torch takes the rest, replicas find out before they join."""
         known = ARGUMENTS[self.name]
-        for name, value in self.arguments.items():
+        for name in self.arguments:
             if name not in known:
                 return f"arguments.{name}: {nearest.unknown(name, known, 'argument')}"
-            if not _is_value(value):
-                return (
-                    f"arguments.{name}: must be a number, true, false, null, a name or a list of "
-                    f"numbers, got {value!r:.60}"
-                )
+        if problem := torch_optimizers.problem(self.name, self.arguments):
+            return f"arguments.{problem}"
         if self.name is OptimizerName.RPROP and not self.schedule.is_constant:
             return (
                 "schedule: must be constant without a warmup with Rprop, which takes lr for its "
@@ -63,8 +60,3 @@ class InnerOptimizer(Section):
         """What does not fit into a run, with its place below the section; None: nothing."""
         problem = self.schedule.problem_in(run)
         return problem and f"schedule.{problem}"
-
-
-def _is_value(value: JsonValue) -> bool:
-    items = value if isinstance(value, list) else [value]
-    return bool(items) and not any(isinstance(item, dict | list) for item in items)

@@ -56,10 +56,10 @@ class ProcessName:
         return replica_name(self.index) if self.role is Role.REPLICA else shard_name(self.index)
 
 
-def member_name(replica_index: int, partition: int, partitions: int) -> str:
+def member_name(replica_index: int, partition: int, processes: int) -> str:
     """Return the name of one of the processes of a replica that has so many."""
     group = replica_name(replica_index)
-    return group if partitions == 1 else f"{group}-{_checked(partition)}"
+    return group if processes == 1 else f"{group}-{_checked(partition)}"
 
 
 def parse(name: str) -> ProcessName:

@@ -20,8 +20,8 @@ Factor = Callable[[float], float]
 """From the samples in the parameters to the fraction of the full rate."""
 
 
-_MOST_DIGITS = 30
-"""Of the factor by which the rate ever grows: the number that float32 ends with has 39."""
+_MOST_DIGITS = 15
+"""Of the factor by which the rate ever grows, as of the rate: float32 ends with 39 digits."""
 
 
 def full_rate(_samples: float) -> float:

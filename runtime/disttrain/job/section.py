@@ -27,11 +27,11 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 WholeNumber = Annotated[int, Field(ge=0)]
 """A whole number of at least 0."""
 
-Positive = Annotated[float, Field(gt=0)]
-"""A finite number above 0."""
+Positive = Annotated[float, Field(gt=0, le=MOST)]
+"""A number above 0. Beyond `MOST` products of two would leave float32."""
 
-NotNegative = Annotated[float, Field(ge=0)]
-"""A finite number of at least 0."""
+NotNegative = Annotated[float, Field(ge=0, le=MOST)]
+"""A number of at least 0, at most `MOST`."""
 
 
 def _none_for_zero(value: float | None) -> float | None:

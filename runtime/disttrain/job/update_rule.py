@@ -72,6 +72,25 @@ def present_name(name: str) -> str:
     return _FORMER_NAMES.get(name, name)
 
 
+def in_manifests(name: str) -> str:
+    """What a manifest says for an update rule, or an outer rule, that a checkpoint names."""
+    fields = []
+    for prefix, field in _MADE_BY.items():
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            fields.append(field)
+    chosen = to_camel(name)
+    return f"{chosen} with {' and '.join(fields)}" if fields else chosen
+
+
+_MADE_BY = {
+    "merged_": "quorum",
+    "adaptive_predicted_": "staleness.predictAndCompensate.adaptive",
+    "adaptive_": "staleness.delayCompensation.adaptive",
+    "predicted_": "staleness.predict",
+}
+"""By the beginnings of names: what of a strategy makes a rule another one, outermost first."""
+
 _FORMER_NAMES = {"staleness_aware_sgd": "sgd"}
 """It kept nothing beside the parameters, and is sgd with `staleness.scaleRate` now."""
 

@@ -14,9 +14,10 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from disttrain.job import fields, nearest, rules
+from disttrain.job.document import parse_scalar
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.rule import Rule
-from disttrain.job.section import FIELDS_ONLY, Section
+from disttrain.job.section import FIELDS_ONLY, MOST, Section
 from disttrain.job.spec import DistTrainJob
 
 MAX_FINDINGS = 100
@@ -146,10 +147,27 @@ def _message_for(error: ErrorDetails) -> str:
         bound, seen = error["ctx"][key], error["input"]
         return f"must be {words} {_number(bound)}, got {_number(seen)}"
     if error["type"] in _KINDS:
-        return f"must be {_KINDS[error['type']]}, got {_described(error['input'])}"
+        return f"must be {_KINDS[error['type']]}, got {_described(error['input'])}{_meant(error)}"
     if error["type"] in _SPECIAL:
         return _SPECIAL[error["type"]](error)
     return error["msg"]
+
+
+def _meant(error: ErrorDetails) -> str:
+    """The end of a message: the number that was meant, where that can be told."""
+    seen = error["input"]
+    if error["type"] not in _NUMBERS or not isinstance(seen, str | float):
+        return ""
+    try:
+        number = parse_scalar(seen.strip().replace("_", "")) if isinstance(seen, str) else seen
+    except ValueError:
+        return ""
+    if isinstance(number, float) and number.is_integer() and abs(number) <= MOST:
+        number = int(number)
+    kinds = (int,) if error["type"] == "int_type" else (int, float)
+    if type(number) not in kinds:
+        return ""
+    return f"; write {number}" + (" without quotes" if seen == str(number) else "")
 
 
 def _shortened(text: str) -> str:
@@ -224,6 +242,8 @@ _KINDS = {
     "dict_type": "a mapping",
     "tuple_type": "a list",
 }
+
+_NUMBERS = frozenset({"int_type", "float_type"})
 
 _SPECIAL: dict[str, Callable[[ErrorDetails], str]] = {
     "missing": _missing,

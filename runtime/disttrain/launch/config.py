@@ -113,19 +113,19 @@ class LaunchConfig:
         if self.index is None and self.role is not Role.REPLICA:
             message = f"a {self.role} must have an index"
             raise ValueError(message)
-        if self.partition >= self.partitions:
-            message = f"partition {self.partition}: its group has {self.partitions} processes"
+        if self.partition >= self.processes:
+            message = f"process {self.partition}: its group has {self.processes} processes"
             raise ValueError(message)
 
     @property
-    def partitions(self) -> int:
+    def processes(self) -> int:
         """Processes of its group. Whom the coordinator names is alone."""
         is_divided = self.role is Role.REPLICA and self.index is not None
         return self.job.spec.replicas.processes if is_divided else 1
 
     @property
     def process(self) -> str:
-        return process_name(self.role, self.index, self.partition, self.partitions)
+        return process_name(self.role, self.index, self.partition, self.processes)
 
     @property
     def shard_index(self) -> int:
@@ -171,7 +171,7 @@ class LaunchConfig:
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 
-def process_name(role: Role, index: int | None, partition: int = 0, partitions: int = 1) -> str:
+def process_name(role: Role, index: int | None, partition: int = 0, processes: int = 1) -> str:
     """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one.
 
     Of several processes of a replica: `replica-0-0`, `replica-0-1`.
@@ -179,7 +179,7 @@ def process_name(role: Role, index: int | None, partition: int = 0, partitions: 
     if index is None:
         return role.value
     if role is Role.REPLICA:
-        return names.member_name(index, partition, partitions)
+        return names.member_name(index, partition, processes)
     return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
 
 

@@ -67,7 +67,7 @@ def parse_token(text: str) -> Token:
     """Raises ValueError, whose message holds nothing of the token."""
     found = _TOKEN.fullmatch(text.strip())
     if found is None:
-        message = "--token: this is no token of `disttrain invite`; copy all of what it printed"
+        message = "this is no token of `disttrain invite`; copy all of the line that it printed"
         raise ValueError(message)
     return Token(*found.groups())
 

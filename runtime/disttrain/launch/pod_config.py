@@ -161,13 +161,13 @@ def make(
     )
 
 
-def _require_partition(environment: PodEnvironment, partitions: int) -> None:
+def _require_partition(environment: PodEnvironment, processes: int) -> None:
     if environment.role is not Role.REPLICA:
-        partitions = 1
-    if environment.partition >= partitions:
-        wanted = f"must be below {partitions}, the processes of a {environment.role}"
+        processes = 1
+    if environment.partition >= processes:
+        wanted = f"must be below {processes}, the processes of a {environment.role}"
         raise _invalid(Variable.PARTITION, wanted, str(environment.partition))
-    if partitions > 1 and environment.index is None:
+    if processes > 1 and environment.index is None:
         raise _invalid(Variable.INDEX, "must be the index of the replica", "")
 
 

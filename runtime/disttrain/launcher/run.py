@@ -217,8 +217,7 @@ def _keep_ports(job: DistTrainJob, reach: Reach | None, held: ExitStack) -> None
         except (OSError, OverflowError) as error:
             message = (
                 f"--joinable-at: {reach.host}:{port} cannot be listened on ({error}); name an "
-                f"address of this machine, and a port of which {last - reach.port} more are free; "
-                "for a run that is resumed, in its run.json"
+                f"address of this machine, and a port of which {last - reach.port} more are free"
             )
             raise NotJoinable(message) from error
 

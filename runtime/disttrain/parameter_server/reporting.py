@@ -109,6 +109,11 @@ def mean_staleness(deliveries: Deliveries) -> dict[str, float]:
     }
 
 
+def of_those_that_push(errors: Mapping[int, float], deliveries: Deliveries) -> dict[int, float]:
+    """What is known by the index of a replica, without replicas that are gone."""
+    return {sender: error for sender, error in errors.items() if sender in deliveries.admitted}
+
+
 class ServedMetrics(Served):
     """What the shard's thread notes here is served from the next `update` on."""
 

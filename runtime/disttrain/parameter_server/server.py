@@ -30,7 +30,12 @@ from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.records import Records, present_environment, write_environment
 from disttrain.parameter_server.recovery import Losses, log_lost, record_start
-from disttrain.parameter_server.reporting import Reporter, ServedMetrics, mean_staleness
+from disttrain.parameter_server.reporting import (
+    Reporter,
+    ServedMetrics,
+    mean_staleness,
+    of_those_that_push,
+)
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
@@ -163,7 +168,9 @@ class ShardProcess:
         served.incarnation = self.control.member.incarnation
         served.at_risk = served.report.version - self.runner.checkpointed
         served.mean_staleness = mean_staleness(shard.state.deliveries)
-        served.prediction_errors = shard.stage.prediction_errors
+        served.prediction_errors = of_those_that_push(
+            shard.stage.prediction_errors, shard.state.deliveries
+        )
         served.pushed_bytes = self.serving.pushed_bytes
         served.fetched_bytes = self.serving.fetched_bytes
         served.batch = shard.stage.figures

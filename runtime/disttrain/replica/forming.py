@@ -38,7 +38,7 @@ def formed(
     from disttrain.groups import gloo  # noqa: PLC0415
 
     meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
-    return gloo.form(meeting, config.partition, config.partitions, config.group_address, check)
+    return gloo.form(meeting, config.partition, config.processes, config.group_address, check)
 
 
 def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leader:

@@ -68,7 +68,7 @@ class Membership:
             role=Role.REPLICA,
             index=self.config.index,
             partition=self.config.partition,
-            partitions=self.config.partitions,
+            partitions=self.config.processes,
             place=self.config.place,
             instance=self.config.new_instance(),
             pid=os.getpid(),
@@ -109,7 +109,7 @@ class Membership:
         self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
     ) -> FlatModel:
         """The model in flat vectors; once."""
-        own = names.member_name(joined.member.index, self.config.partition, self.config.partitions)
+        own = names.member_name(joined.member.index, self.config.partition, self.config.processes)
         self._memory = self._transport.memory(f"{own}-i{joined.member.incarnation}")
         return FlatModel(
             model,

@@ -30,7 +30,10 @@ _SWITCH_SECONDS = 0.0005
 
 
 def main(config: LaunchConfig) -> int:
-    """Run the process until it is told to end; the exit code. Raises FinalError for a bad task."""
+    """Run the process until it is told to end; the exit code.
+
+    Raises FinalError for a bad task, or once the run's owner has removed this replica.
+    """
     torch.set_num_threads(config.threads)
     if config.partition:
         return follower.main(config)
@@ -40,13 +43,16 @@ def main(config: LaunchConfig) -> int:
     ready = prepared.prepare(config, strategies.check_task)
     membership = Membership(config)
     try:
-        return _live(config, ready, membership, served)
+        code = _live(config, ready, membership, served)
+        membership.coordinator.require_wanted()
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
     except GroupNotFormed as error:
         LOG.warning("has no group", reason=error)
         return error.exit_code
+    else:
+        return code
     finally:
         membership.close()
 
@@ -57,7 +63,7 @@ def _live(
     introduction = membership.introduction(served.address)
     joined = membership.join(ready.introduce(introduction), served.latest_report)
     leader = None
-    if config.partitions > 1:
+    if config.processes > 1:
         # Whoever joins the others may wait for them for long.
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)

@@ -8,4 +8,4 @@ class WrongMachines(FinalError):
 
 
 class NotSimulated(FinalError):
-    """A job that a simulation does not know."""
+    """A job that a simulation does not know, or that it is to simulate twice."""

@@ -82,6 +82,9 @@ def stragglers(texts: Iterable[str], replicas: int) -> dict[int, float]:
                 f"from 0, so name one of 0 to {replicas - 1}"
             )
             raise WrongMachines(message)
+        if int(matched[1]) in found:
+            message = f"--straggler: replica {int(matched[1])} is named twice; keep one of them"
+            raise WrongMachines(message)
         found[int(matched[1])] = float(matched[2])
     return found
 

@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from builders.checkpointed_runs import a_run, checkpoint_of
+from builders.runs import set_field
+from disttrain.checkpoint import names
 from disttrain.cli import main
+from disttrain.coordinator.journal.state import State, to_json
+from disttrain.job.spec import FrozenParameters
+from disttrain.replica import model_tensors
 
 
 def evaluated(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -64,3 +69,50 @@ def test_a_checkpoint_of_another_model_names_the_first_difference(
         "'weight' is float32 of shape [3, 1] in the checkpoint, float32 of shape [1, 1] in the "
         "model"
     ) in capsys.readouterr().err
+
+
+SCALED = '''
+
+
+class Scaled(nn.Linear):
+    """Its base, a frozen number, comes from the task's arguments as from a file."""
+
+    def __init__(self, base: float) -> None:
+        super().__init__(1, 1)
+        self.base = nn.Parameter(torch.tensor([base]), requires_grad=False)
+
+    def forward(self, x):
+        return super().forward(x) * self.base
+
+
+class OfABase(Signs):
+    def __init__(self, base: float) -> None:
+        super().__init__()
+        self.base = base
+
+    def model(self):
+        return Scaled(self.base)
+'''
+
+
+def test_another_base_of_an_adapter_is_told_from_that_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, "signs_adapted", a_line(100.0, 0.5))
+    module = tmp_path / "signs_adapted.py"
+    module.write_text(module.read_text() + SCALED)
+    task = {"entrypoint": "signs_adapted:OfABase", "arguments": {"base": 1.0}, "frozen": "own"}
+    set_field(run, "task", task)
+    model = a_line(100.0, 0.5)
+    model.base = nn.Parameter(torch.tensor([1.0]), requires_grad=False)
+    layout = model_tensors.describe(model, frozen=FrozenParameters.OWN).with_hash().layout
+    kept = run / "checkpoints" / "00000001" / names.COORDINATOR
+    kept.write_bytes(to_json(State(layout=layout)))
+
+    assert evaluated(monkeypatch, run) == 0
+    assert "accuracy 1" in capsys.readouterr().out
+    set_field(run, "task.arguments.base", 2.0)
+    assert evaluated(monkeypatch, run) == 1
+    said = capsys.readouterr().err
+    assert "frozen parameters have other values" in said
+    assert layout.own in said

@@ -10,11 +10,14 @@ from torch import nn
 
 from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.checkpoints import a_checkpoint, flip_bit
+from builders.joiners import free_ports
 from builders.runs import set_field
 from disttrain.checkpoint import names, reading
 from disttrain.cli import checkpoint_folder, main
 from disttrain.job.location import Location
+from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher import launcher
+from disttrain.launcher.run import Run
 
 
 @pytest.fixture(name="started")
@@ -30,8 +33,8 @@ def _started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return seen
 
 
-def resumed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
-    monkeypatch.setattr("sys.argv", ["disttrain", "resume", str(folder)])
+def resumed(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "resume", str(folder), *words])
     try:
         return int(main.main())
     except SystemExit as end:
@@ -121,6 +124,67 @@ def test_another_optimizer_is_refused_by_name(
     said = capsys.readouterr().err
     assert "spec.strategy.downpour.optimizer was adagrad and is sgd" in said
     assert "Set adagrad, or begin a new run" in said
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("staleness", "said"),
+    [
+        ({"delayCompensation": {"adaptive": {}}}, "staleness.delayCompensation.adaptive"),
+        ({"predict": {}}, "staleness.predict"),
+        (
+            {"predictAndCompensate": {"adaptive": {}}},
+            "staleness.predictAndCompensate.adaptive",
+        ),
+    ],
+)
+def test_an_optimizer_that_something_changes_is_refused_in_the_manifests_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+    staleness: dict[str, object],
+    said: str,
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    rule = {"momentum": {"learningRate": 0.1}}
+    set_field(run, "strategy.downpour", {"optimizer": rule, "staleness": staleness})
+
+    assert resumed(monkeypatch, run) == 2
+    assert f"was adagrad and is momentum with {said}, which" in capsys.readouterr().err
+    assert started == []
+
+
+def test_a_run_that_nobody_could_join_is_joinable_once_it_is_resumed_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
+) -> None:
+    run, port = RunFolder(a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))), free_ports()
+    set_field(run.path, "transport", "tcp")
+
+    assert resumed(monkeypatch, run.path, "--joinable-at", f"127.0.0.1:{port}") == 7
+
+    reach = run.read_record().reach
+    assert reach is not None
+    assert reach.address == f"tcp://127.0.0.1:{port}"
+    (it,) = started
+    assert isinstance(it, Run)
+    assert it.place.reach == reach
+
+
+def test_a_run_whose_transport_is_this_machines_alone_is_not_resumed_to_be_joined(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    before = contents(run)
+
+    code = resumed(monkeypatch, run, "--joinable-at", f"127.0.0.1:{free_ports()}")
+
+    assert code == 2
+    assert "--joinable-at: spec.transport must be tcp" in capsys.readouterr().err
+    assert {path: text for path, text in contents(run).items() if path in before} == before
     assert started == []
 
 

@@ -86,6 +86,8 @@ def test_several_manifests_are_compared_each_with_its_fields(
         (("--replicas", "none"), 2, "--replicas: 'none' names no numbers of replicas"),
         (("--bandwidth", "fast"), 2, "--bandwidth: 'fast' is no bandwidth"),
         (("--straggler", "9=2"), 2, "--straggler: there is no replica 9 of 8"),
+        (("--straggler", "1=2", "--straggler", "01=3"), 2, "replica 1 is named twice; keep one"),
+        (("sub/../job.yaml",), 2, "job.yaml is given twice; name each manifest once"),
         (("--step-seconds", "inf"), 2, "'--step-seconds'"),
         (("--latency", "1e300"), 2, "'--latency'"),
         (("--set", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
@@ -96,10 +98,12 @@ def test_a_mistake_is_named_before_anything_is_simulated(
     job: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    said: tuple[str, str],
+    said: tuple[str, ...],
     code: int,
     message: str,
 ) -> None:
+    (job.parent / "sub").mkdir()
+    monkeypatch.chdir(job.parent)
     assert simulated(monkeypatch, job, *said) == code
     printed = capsys.readouterr()
     assert message in printed.err

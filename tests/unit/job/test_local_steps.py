@@ -78,8 +78,28 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
         ),
         (
             "{optimizer: {arguments: {lr: {}}}}",
-            "optimizer: arguments.lr: must be a number, true, false, null, a name or a list of "
-            "numbers, got {}",
+            "optimizer: arguments.lr: must be a number from 0 to 1e+15, got {}",
+        ),
+        (
+            "{optimizer: {arguments: {lr: -0.1}}}",
+            "optimizer: arguments.lr: must be a number from 0 to 1e+15, got -0.1",
+        ),
+        (
+            "{optimizer: {arguments: {lr: 1e300}}}",
+            "optimizer: arguments.lr: must be a number from 0 to 1e+15, got 1e+300",
+        ),
+        (
+            "{optimizer: {arguments: {betas: [0.9, 1.0]}}}",
+            "optimizer: arguments.betas: must be two numbers from 0 to below 1, as [0.9, 0.99], "
+            "got [0.9, 1.0]",
+        ),
+        (
+            "{optimizer: {name: SGD, arguments: {nesterov: true}}}",
+            "optimizer: arguments.nesterov: needs a momentum above 0, which is 0; set momentum",
+        ),
+        (
+            "{optimizer: {arguments: {fused: true, foreach: true}}}",
+            "optimizer: arguments.fused: must be false with foreach: true, got true",
         ),
         (
             "{optimizer: {name: Rprop, schedule: {cosine: {}}}}",

@@ -16,7 +16,28 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "batchSize: 32",
             "batchSize: '3'",
-            "9: spec.batchSize: must be a whole number, got '3' (text)",
+            "9: spec.batchSize: must be a whole number, got '3' (text); write 3 without quotes",
+        ),
+        (
+            "batchSize: 32",
+            "batchSize: 1e3",
+            "9: spec.batchSize: must be a whole number, got 1000.0 (number); write 1000",
+        ),
+        (
+            "batchSize: 32",
+            "batchSize: 1_000",
+            "9: spec.batchSize: must be a whole number, got '1_000' (text); write 1000",
+        ),
+        (
+            "batchSize: 32",
+            "batchSize: 2.5",
+            "9: spec.batchSize: must be a whole number, got 2.5 (number)",
+        ),
+        (
+            "learningRate: 0.1",
+            "learningRate: '0.1'",
+            f"8: {OPTIMIZER}.sgd.learningRate: must be a number, got '0.1' (text); write 0.1 "
+            "without quotes",
         ),
         (
             "batchSize: 32",
@@ -26,7 +47,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "batchSize: 32",
             "batchSize: 3.0",
-            "9: spec.batchSize: must be a whole number, got 3.0 (number)",
+            "9: spec.batchSize: must be a whole number, got 3.0 (number); write 3",
         ),
         (
             "batchSize: 32",
@@ -147,8 +168,13 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "learningRate: 0.1",
-            "learningRate: 0.1, schedule: {steps: {atEpochs: [1, 2], factor: 1.0e+300}}",
-            f"8: {OPTIMIZER}.sgd.schedule.steps: factor is 1e+300, 2 times, which no rate can be; "
+            "learningRate: 1e300",
+            f"8: {OPTIMIZER}.sgd.learningRate: must be at most 1e+15, got 1e+300",
+        ),
+        (
+            "learningRate: 0.1",
+            "learningRate: 0.1, schedule: {steps: {atEpochs: [1, 2], factor: 1.0e+15}}",
+            f"8: {OPTIMIZER}.sgd.schedule.steps: factor is 1e+15, 2 times, which no rate can be; "
             "take less",
         ),
         (

@@ -55,7 +55,7 @@ def test_a_replica_has_a_place_and_no_index() -> None:
 
 def test_a_member_of_several_is_told_its_group_and_its_partition() -> None:
     config = told(Role.REPLICA, partitions="2", INDEX="3", PARTITION="1")
-    assert (config.index, config.partition, config.partitions) == (3, 1, 2)
+    assert (config.index, config.partition, config.processes) == (3, 1, 2)
     assert (config.process, config.place) == ("replica-3-1", "digits-x")
     assert told(Role.REPLICA, partitions="2", INDEX="3").process == "replica-3-0"
 

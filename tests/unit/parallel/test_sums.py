@@ -34,6 +34,27 @@ def test_a_variance_keeps_its_digits_beside_a_large_mean() -> None:
     assert far(found.output, model(x)) < 1e-3
 
 
+def test_a_batch_of_no_samples_leaves_running_values_as_torch_does() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    model(torch.randn(2, 3, 8, 8))
+
+    def work(peers: Communicator) -> dict[str, Tensor]:
+        made = partition(model, Grid(1, 2), peers, (3, 8, 8))
+        made(torch.zeros(0, 3, 8, 8)).sum().backward()
+        gradients = [each.grad for each in made.parameters() if each.grad is not None]
+        assert gradients
+        assert not any(each.any() for each in gradients)
+        return {name.rpartition(".")[2]: buffer for name, buffer in made.named_buffers()}
+
+    found = in_partitions(2, work)
+
+    model(torch.zeros(0, 3, 8, 8))
+    for buffers in found:
+        for name, wanted in model[1].named_buffers():
+            assert torch.equal(buffers[name], wanted), name
+
+
 def test_parameters_of_several_types_are_summed_each_in_its_own() -> None:
     def work(peers: Communicator) -> tuple[Tensor, Tensor]:
         single, double = torch.ones(2, requires_grad=True), torch.ones(3).double().requires_grad_()

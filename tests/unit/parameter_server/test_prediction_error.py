@@ -8,7 +8,9 @@ from torch import Tensor
 
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.parameter_server.arithmetic import rule_for
+from disttrain.parameter_server.deliveries import Deliveries
 from disttrain.parameter_server.prediction_error import PredictionErrors
+from disttrain.parameter_server.reporting import of_those_that_push
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
 
 MOMENTUM, RATE = 0.9, 0.1
@@ -156,3 +158,12 @@ def test_the_mean_follows_new_measurements_slowly() -> None:
         errors.applied(parameters, push(0, 0, 0))
 
     assert errors.by_sender == {0: pytest.approx(0.625)}
+
+
+def test_a_replica_that_is_gone_is_named_no_more() -> None:
+    deliveries = Deliveries()
+    deliveries.admit(0, 1)
+    deliveries.admit(1, 1)
+    deliveries.fence(1, 1)
+
+    assert of_those_that_push({0: 0.5, 1: 0.75}, deliveries) == {0: 0.5}

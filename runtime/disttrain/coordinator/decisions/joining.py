@@ -8,7 +8,7 @@ from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import FailureReason
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, notices
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
 from disttrain.job import identity
@@ -73,7 +73,7 @@ def _refusal(transaction: Transaction, request: messages.Join) -> messages.Refus
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, message)
     if problem := _wrong_partition(transaction, request):
         return _refused(messages.RefusalReason.NO_SUCH_INDEX, problem)
-    if _brings_own_data(request) and (problem := _own_data_problem(transaction, request)):
+    if problem := _not_allowed(transaction, request):
         return _refused(messages.RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA and (not request.partition or request.layout is not None):
         found = _wrong_data(transaction, request) or _too_many_portions(transaction, request)
@@ -97,7 +97,7 @@ def _wrong_partition(transaction: Transaction, request: messages.Join) -> str:
     wanted = 1 if is_alone else transaction.settings.partitions
     if request.partitions != wanted or request.partition >= wanted:
         kind = request.role.name.lower()
-        return f"partition {request.partition} of {request.partitions}: a {kind} has {wanted}"
+        return f"process {request.partition} of {request.partitions}: a {kind} has {wanted}"
     if request.partitions > 1 and request.index is None:
         return "a member of several needs the index of its group"
     return ""
@@ -112,8 +112,12 @@ def _brings_own_data(request: messages.Join) -> bool:
     return is_first and request.train_samples is None
 
 
-def _own_data_problem(transaction: Transaction, request: messages.Join) -> str:
-    """Why nobody, or not who asks, may bring data of its own; empty: it may."""
+def _not_allowed(transaction: Transaction, request: messages.Join) -> str:
+    """Why who asks may not be a member, or bring data of its own; empty: it may."""
+    if request.place in transaction.state.removed:
+        return f"it was {notices.REMOVED}"
+    if not _brings_own_data(request):
+        return ""
     if identity.is_joiner(request.instance):
         # Samples of its own data count without a lease: by a number it would end the job.
         return "a joiner trains on the job's data; tell the number of its samples"

@@ -15,6 +15,7 @@ from disttrain.coordinator.journal.state import IssuedCommand, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.commands import Configure, NumberedCommand
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.notices import Remove
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.progress import at_work
@@ -72,7 +73,7 @@ class Coordinator:
         steering.advance(transaction)
         return transaction
 
-    def request(self, request: messages.Request, now: float) -> Transaction:
+    def request(self, request: messages.Request | Remove, now: float) -> Transaction:
         transaction = self._transaction(now)
         transaction.reply = self._reply(transaction, request)
         if transaction.decided:
@@ -160,7 +161,9 @@ class Coordinator:
             now=now,
         )
 
-    def _reply(self, transaction: Transaction, request: messages.Request) -> messages.Reply | None:
+    def _reply(
+        self, transaction: Transaction, request: messages.Request | Remove
+    ) -> messages.Reply | None:
         match request:
             case messages.Join():
                 return joining.join(transaction, request)
@@ -173,6 +176,8 @@ class Coordinator:
                 steering.stop(transaction, request)
             case messages.MemberDied():
                 membership.died(transaction, request)
+            case Remove():
+                membership.remove(transaction, request)
             case messages.Fail():
                 transaction.fail(request.reason, request.message)
             case _:

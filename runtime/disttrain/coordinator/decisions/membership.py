@@ -4,7 +4,7 @@ from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.phases import FailureReason, IncarnationState, Phase
-from disttrain.coordinator.protocol import commands, fields, messages
+from disttrain.coordinator.protocol import commands, fields, messages, notices
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
     MemberId,
@@ -13,6 +13,7 @@ from disttrain.coordinator.protocol.fields import (
     SenderPosition,
     name_of,
 )
+from disttrain.job import identity
 from disttrain.job.roles import Durability
 from disttrain.launch.exit_code import ExitCode
 from disttrain.transport.header import Role
@@ -42,7 +43,11 @@ def admission(transaction: Transaction, member: MemberId) -> messages.Refused | 
         return messages.Refused(reason=messages.RefusalReason.UNKNOWN_MEMBER, message=message)
     why = found.reason if found is not None else "a newer incarnation has joined"
     message = f"{name} incarnation {member.incarnation} is no member any more: {why}"
-    return messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message=message)
+    is_removed = found is not None and found.place in transaction.state.removed
+    reason = (
+        messages.RefusalReason.REMOVED if is_removed else messages.RefusalReason.OLD_INCARNATION
+    )
+    return messages.Refused(reason=reason, message=message)
 
 
 def next_incarnation(transaction: Transaction, role: Role, index: int) -> int:
@@ -104,6 +109,15 @@ def leave(transaction: Transaction, request: messages.Leave) -> None:
             IncarnationState.LEFT if request.saved else IncarnationState.DEAD,
             request.reason,
         )
+
+
+def remove(transaction: Transaction, request: notices.Remove) -> None:
+    """A joiner is no member any more, and never again. The job's own replicas stay."""
+    found = transaction.state.group(request.member)
+    if found is None or not identity.is_joiner(found.place):
+        return
+    transaction.record(member_entries.JoinerRemoved(member=request.member))
+    lose(transaction, found, IncarnationState.DEAD, notices.REMOVED)
 
 
 def died(transaction: Transaction, request: messages.MemberDied) -> None:

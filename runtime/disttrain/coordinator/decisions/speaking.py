@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, notices
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.job import identity
 from disttrain.job.identity import Identity, Speaker
@@ -20,6 +20,9 @@ def impostor(state: State, sender: Identity | None, request: messages.Request) -
         return ""
     if isinstance(request, messages.Join):
         return _joining(state, sender, request)
+    if isinstance(request, messages.Status) and sender.place in state.removed:
+        # Whatever else it says is refused as of a member that is none any more.
+        return f"{sender} was {notices.REMOVED}"
     member = getattr(request, "member", None)
     if not isinstance(member, MemberId):
         return ""

@@ -24,6 +24,7 @@ Entry: TypeAlias = Annotated[
     | member_entries.ShardRestored
     | member_entries.LossCorrected
     | member_entries.MemberLost
+    | member_entries.JoinerRemoved
     | member_entries.FenceAnswered
     | member_entries.ShardConfigured
     | member_entries.ShardInitialised

@@ -17,6 +17,7 @@ from disttrain.coordinator.protocol.fields import (
     SenderPosition,
     Tagged,
 )
+from disttrain.coordinator.protocol.notices import REMOVED
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.transport.header import Role
 
@@ -149,6 +150,18 @@ class MemberLost(Tagged, kind="member_lost"):
         elif self.state is IncarnationState.DEAD:
             # No shard can have applied anything beyond what it has reported.
             state.data.reconcile(self.member, Position(), Position())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JoinerRemoved(Tagged, kind="joiner_removed"):
+    """The run's owner has taken a joiner away for good."""
+
+    member: MemberId
+
+    def apply(self, state: State) -> None:
+        if found := state.group(self.member):
+            found.reason = REMOVED
+            state.removed = [*state.removed, found.place]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

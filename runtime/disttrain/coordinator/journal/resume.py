@@ -11,6 +11,7 @@ from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Lbfgs, Sandblaster
 from disttrain.job.strategy_kind import Precision
+from disttrain.job.update_rule import in_manifests
 from disttrain.sandblaster.line_search import ArmijoRules
 
 _STRATEGY = "spec.strategy.sandblaster"
@@ -48,7 +49,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.reason = state.message = ""
     state.stopping = False
     state.replicas, state.shards = {}, {}
-    state.fencings, state.orders = [], {}
+    state.fencings, state.orders, state.removed = [], {}, []
     state.checkpoint = None
     state.final_failures = 0
     state.checkpoint_failure = ""
@@ -113,8 +114,9 @@ def impossible_in_warm_start(rule: str, precision: Precision, now: Sandblaster) 
     if first is not None:
         section += ".downpour.optimizer" if first.sgd is None else ".sgd"
     kind = "null" if first is None else first.rule.update_rule
-    held = {"precision": precision, section: rule}
-    return refusal(_compared(held, {"precision": now.precision, section: kind}))
+    held = {"precision": precision, section: in_manifests(rule)}
+    wanted = {"precision": now.precision, section: in_manifests(kind)}
+    return refusal(_compared(held, wanted))
 
 
 def refusal(changes: Iterable[Change]) -> str | None:

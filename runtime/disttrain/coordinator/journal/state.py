@@ -6,8 +6,9 @@ The fold of its journal, and the ledger of a checkpoint.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from disttrain.coordinator.journal.batch_state import Batch, worker
 from disttrain.coordinator.journal.group import Group
@@ -168,6 +169,10 @@ class State(Strict):
     old_instances: list[str] = field(default_factory=list)
     """Replaced incarnations, the latest ones: a late copy of their join must not replace a newer
     incarnation."""
+    removed: Annotated[list[str], Field(exclude_if=lambda places: not places)] = field(
+        default_factory=list
+    )
+    """Places of joiners that may never be members again."""
     fencings: list[Fencing] = field(default_factory=list)
     orders: dict[int, IssuedCommand] = field(default_factory=dict)
     next_order: int = 1

@@ -269,8 +269,8 @@ class Service:
 
     def _hear_leave_notices(self, now: float) -> None:
         parts = self._parts
-        for name, leave in parts.leave_notices.found(now).items():
-            self.commit(parts.machine.request(leave, now))
+        for name, notice in parts.leave_notices.found(now).items():
+            self.commit(parts.machine.request(notice, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return

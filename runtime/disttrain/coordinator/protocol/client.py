@@ -81,6 +81,11 @@ class CoordinatorClient:
     def live_replicas(self) -> int:
         return self._latest.live_replicas
 
+    def require_wanted(self) -> None:
+        """Raises MemberRemoved once the coordinator has said so."""
+        if isinstance(self._ended, errors.MemberRemoved):
+            raise self._ended
+
     def join(
         self,
         join: messages.Join,

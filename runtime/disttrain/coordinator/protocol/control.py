@@ -309,6 +309,8 @@ class ControlConnection:
             return
         if reply.reason is messages.RefusalReason.OLD_INCARNATION:
             raise errors.MemberFenced(reply.message)
+        if reply.reason is messages.RefusalReason.REMOVED:
+            raise errors.MemberRemoved(reply.message)
         if reply.reason is messages.RefusalReason.UNKNOWN_MEMBER and self._join is not None:
             self.request(self._join)
 

@@ -2,7 +2,8 @@
 
 The next incarnation of the coordinator takes it as if it had been said: the rest of a replica's
 work goes to others at once, and nothing that it did is done again. It lies where all processes of
-the job reach: in the run's folder, or in the job's object store, whose pods share no folder.
+the job reach: in the run's folder, or in the job's object store, whose pods share no folder. A
+run's owner, whom no coordinator hears, removes a joiner in the same way.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +18,7 @@ from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreDenied
 from disttrain.checkpoint.objects import Objects, open_objects
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import payloads
-from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import Leave
+from disttrain.coordinator.protocol.notices import Notice, Remove
 from disttrain.launch.background import Background
 from disttrain.launch.config import LaunchConfig
 from disttrain.telemetry import logs
@@ -39,14 +39,14 @@ class LeaveNotices:
         # Slow to open in an object store, and few members ever leave so.
         return self._open_blobs()
 
-    def write(self, leave: Leave) -> None:
-        """Leave it for the next incarnation. If that is impossible, it is a death without one."""
+    def write(self, notice: Notice) -> None:
+        """Leave it for a coordinator. If that is impossible, it is a death without one."""
         try:
-            self._blobs.write(_name(leave.member), payloads.encode_request(leave))
+            self._blobs.write(_name(notice), payloads.encode_notice(notice))
         except CheckpointError as error:
             LOG.warning("left without a word", reason=error)
 
-    def read(self) -> dict[str, Leave]:
+    def read(self) -> dict[str, Notice]:
         """The notices by name. A blob that is none is logged and deleted.
 
         `forget` each once it is journaled.
@@ -61,10 +61,10 @@ class LeaveNotices:
         for name in there.keys() - sizes.keys():
             LOG.warning("a leave notice is too long", name=name, bytes=there[name])
             self.forget(name)
-        found: dict[str, Leave] = {}
+        found: dict[str, Notice] = {}
         for name in sorted(contents):
             try:
-                found[name] = _leave(contents[name])
+                found[name] = payloads.parse_notice(contents[name])
             except MessageRefused as error:
                 LOG.warning("a leave notice cannot be read", name=name, reason=error)
                 self.forget(name)
@@ -98,16 +98,10 @@ def in_folder(run: Path) -> LeaveNotices:
     return LeaveNotices(partial(FolderBlobs, run), FolderBlobs.poll_seconds)
 
 
-def _name(member: MemberId) -> str:
-    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.json"
-
-
-def _leave(content: bytes) -> Leave:
-    parsed = payloads.parse_request(content)
-    if isinstance(parsed, Leave):
-        return parsed
-    message = f"it is no leave notice, but {type(parsed).__name__}"
-    raise MessageRefused(message)
+def _name(notice: Notice) -> str:
+    member = notice.member
+    what = "removed." if isinstance(notice, Remove) else ""
+    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.{what}json"
 
 
 _LAST_SECONDS = 1.0
@@ -123,11 +117,11 @@ class LeaveNoticeWatch:
     def __init__(self, notices: LeaveNotices) -> None:
         self._notices = notices
         self._background = Background("leave-notices")
-        self._look: Future[dict[str, Leave]] | None = None
+        self._look: Future[dict[str, Notice]] | None = None
         self._forgetting: set[Future[None]] = set()
         self._next_look = 0.0
 
-    def found(self, now: float) -> Mapping[str, Leave]:
+    def found(self, now: float) -> Mapping[str, Notice]:
         """Those of the last look, by name, once; `forget` each when it is journaled."""
         if self._look is not None and self._look.done():
             found, self._look = self._look.result(), None

@@ -261,12 +261,10 @@ class Joined(Tagged, kind="joined"):
     """For a replica: those known so far; all of them come with heartbeat replies."""
     replicas: dict[int, Count] = field(default_factory=dict)
     """For a shard: the living replicas, to be admitted before it serves; all other incarnations are
-    refused. Index -> incarnation.
-    """
+    refused. Index -> incarnation."""
     instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
-    instance of each partition.
-    """
+    instance of each partition."""
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0
@@ -291,6 +289,8 @@ class RefusalReason(StrEnum):
 
     OLD_INCARNATION = "OldIncarnation"
     """This incarnation was declared dead: end."""
+    REMOVED = "Removed"
+    """The same, and no other incarnation of it may join."""
     UNKNOWN_MEMBER = "UnknownMember"
     """The coordinator does not know this incarnation: join again with the same instance."""
     NO_SUCH_INDEX = "NoSuchIndex"

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from disttrain.coordinator.errors import MessageRefused, MessageTooLong
 from disttrain.coordinator.protocol.commands import NumberedCommand
 from disttrain.coordinator.protocol.messages import Reply, Request
+from disttrain.coordinator.protocol.notices import Notice
 
 LIMIT_BYTES = 8 * 1024 * 1024
 """No control payload is longer; 8 MiB describe about 40,000 tensors."""
@@ -20,6 +21,7 @@ _Message = TypeVar("_Message")
 
 _NUMBERS = ConfigDict(ser_json_inf_nan="constants")
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request, config=_NUMBERS)
+_NOTICE: TypeAdapter[Notice] = TypeAdapter(Notice, config=_NUMBERS)
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
 _COMMAND: TypeAdapter[NumberedCommand] = TypeAdapter(NumberedCommand)
 
@@ -37,6 +39,10 @@ def encode_request(request: Request) -> bytes:
     return payload
 
 
+def encode_notice(notice: Notice) -> bytes:
+    return _NOTICE.dump_json(notice)
+
+
 def encode_reply(reply: Reply) -> bytes:
     return _REPLY.dump_json(reply)
 
@@ -48,6 +54,11 @@ def encode_command(command: NumberedCommand) -> bytes:
 def parse_request(payload: bytes | memoryview) -> Request:
     """A request from the network; raises `MessageRefused`."""
     return _parse(_REQUEST, payload)
+
+
+def parse_notice(content: bytes) -> Notice:
+    """From a file; raises `MessageRefused`."""
+    return _parse(_NOTICE, content)
 
 
 def parse_reply(payload: bytes | memoryview) -> Reply:

@@ -287,7 +287,7 @@ class Normalised(PartitionedLayer):
         if self.training or self.running_mean is None:
             count = x.shape[0] * array.height * array.width
             mean, variance = self._moments(x, value.windows, count)
-            self._follow(mean.detach(), variance.detach() * (count / max(count - 1, 1)))
+            self._follow(mean.detach(), variance.detach() * (count / max(count - 1, 1)), count)
         else:
             mean, variance = self.running_mean, self.running_var
         scale = torch.rsqrt(variance + self.eps)
@@ -319,10 +319,13 @@ class Normalised(PartitionedLayer):
         return mean, (squares.sum(0) + around) / count
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+    def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
         if self.running_mean is None or mean.is_meta:
             return
         self.num_batches_tracked += 1
+        if count == 0:
+            # Torch counts a batch of no samples, too, and learns nothing from it.
+            return
         weight = self.momentum
         if weight is None:
             weight = 1.0 / float(self.num_batches_tracked)

@@ -38,7 +38,7 @@ def steps(
 ) -> Step:
     """What this process does in each step of its group, which is formed."""
     spec, strategy = config.job.spec, config.job.spec.strategy.only_local_steps
-    ranks = Ranks(group, Part(config.partition, config.partitions))
+    ranks = Ranks(group, Part(config.partition, config.processes))
     ready = replace(ready, ranks=ranks)
     indices = ready.train.portions(joined.seed, joined.portion_size)
     cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)

@@ -226,9 +226,9 @@ def test_all_members_hear_of_the_end_also_those_whose_group_is_not_whole() -> No
 @pytest.mark.parametrize(
     ("join", "said"),
     [
-        (a_member(0, "x", partitions=1), "partition 0 of 1: a replica has 2"),
-        (a_member(2, "x", partitions=3), "partition 2 of 3: a replica has 2"),
-        (a_member(2, "x"), "partition 2 of 2: a replica has 2"),
+        (a_member(0, "x", partitions=1), "process 0 of 1: a replica has 2"),
+        (a_member(2, "x", partitions=3), "process 2 of 3: a replica has 2"),
+        (a_member(2, "x"), "process 2 of 2: a replica has 2"),
     ],
 )
 def test_a_member_of_a_group_of_another_size_is_refused(join: messages.Join, said: str) -> None:

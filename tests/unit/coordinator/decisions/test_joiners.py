@@ -5,9 +5,11 @@ import pytest
 from builders.control_members import a_join
 from builders.machines import Machine
 from disttrain.coordinator.decisions.speaking import impostor
+from disttrain.coordinator.journal.state import from_json, to_json
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.messages import RefusalReason
+from disttrain.coordinator.protocol.notices import REMOVED, Remove
 from disttrain.job import identity
 from disttrain.job.identity import Identity, parse
 from disttrain.transport.header import Role
@@ -91,6 +93,67 @@ def test_a_joiner_is_nobody_whose_word_counts() -> None:
 
     assert machine.state.replicas[2].is_guest
     assert not machine.state.replicas[0].is_guest
+
+
+def test_a_joiner_that_is_removed_is_a_member_no_more_and_its_work_goes_to_others() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    joiner = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    assert machine.work(joiner).leases
+
+    machine.request(Remove(member=joiner))
+    machine.obey()
+
+    assert not machine.state.replicas[2].live
+    assert machine.state.data.held(joiner) == []
+    refused = machine.request(messages.Heartbeat(member=joiner))
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.REMOVED
+    assert REMOVED in refused.message
+
+
+def test_a_joiner_that_is_removed_never_joins_again() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    joiner = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    machine.request(Remove(member=joiner))
+    kept = from_json(to_json(machine.state))
+    assert kept.removed == [PLACE]
+
+    refused = machine.join(Role.REPLICA, None, f"{PLACE}.2", place=PLACE)
+    other = machine.join(Role.REPLICA, None, "joiner-b2.1", place="joiner-b2")
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.NOT_ALLOWED
+    assert isinstance(other, messages.Joined)
+    sender = identity.joiner("uid", "a1")
+    assert impostor(machine.state, sender, messages.Status())
+    assert not impostor(machine.state, identity.joiner("uid", "b2"), messages.Status())
+
+
+def test_a_joiner_that_is_dead_can_be_removed_and_a_later_one_stays() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    first = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    machine.request(messages.Leave(member=first, reason="SIGTERM"))
+    machine.request(Remove(member=first))
+    assert machine.state.removed == [PLACE]
+    later = machine.member(Role.REPLICA, None, "joiner-b2.1", place="joiner-b2")
+
+    machine.request(Remove(member=first))
+
+    assert later.index == first.index
+    assert machine.state.replicas[2].live
+
+
+def test_a_replica_of_the_jobs_own_is_not_removed() -> None:
+    machine = Machine(replicas=2)
+    _, replica, _ = machine.running()
+
+    machine.request(Remove(member=replica))
+
+    assert machine.state.replicas[0].live
+    assert machine.state.removed == []
 
 
 @pytest.mark.parametrize(

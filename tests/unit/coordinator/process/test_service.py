@@ -30,6 +30,7 @@ from disttrain.coordinator.protocol import commands, leave_notices, messages, pa
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNoticeWatch
 from disttrain.coordinator.protocol.messages import HeartbeatReply
+from disttrain.coordinator.protocol.notices import Notice
 from disttrain.job.identity import Identity
 from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
@@ -397,7 +398,7 @@ def test_a_place_of_leave_notices_that_does_not_answer_holds_up_nothing(
 ) -> None:
     answers, asked, is_held = threading.Event(), threading.Event(), []
 
-    def read() -> dict[str, messages.Leave]:
+    def read() -> dict[str, Notice]:
         asked.set()
         is_held.append(not answers.wait(10))
         return {}
@@ -427,7 +428,7 @@ def test_a_leave_notice_that_nobody_heard_is_taken_as_if_it_had_been_said(
     served.leave_notices.write(leave)
     looked, read = threading.Event(), served.leave_notices.read
 
-    def read_and_tell() -> dict[str, messages.Leave]:
+    def read_and_tell() -> dict[str, Notice]:
         try:
             return read()
         finally:

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from disttrain.coordinator.errors import (
     CoordinatorSilent,
     JobOver,
     MemberFenced,
+    MemberRemoved,
     MessageTooLong,
     NotJoined,
 )
@@ -595,6 +597,24 @@ def test_the_threaded_client_ends_when_this_incarnation_is_fenced() -> None:
     assert isinstance(client.commands.get_nowait().order, commands.End)
     with pytest.raises(MemberFenced):
         client.request(messages.Status()).result(5)
+    client.close()
+
+
+@pytest.mark.parametrize("reason", ["REMOVED", "OLD_INCARNATION"])
+def test_who_is_removed_is_told_from_who_may_come_again(reason: str) -> None:
+    refusal = messages.Refused(reason=messages.RefusalReason[reason], message="gone")
+    channel = ScriptedChannel(
+        lambda request: refusal if isinstance(request, messages.Heartbeat) else _accepting(request)
+    )
+    told = threading.Event()
+    client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01, on_end=told.set)
+    client.require_wanted()
+    client.join(JOIN, ShardReport, timeout=5)
+    assert told.wait(5)
+
+    is_final = reason == "REMOVED"
+    with pytest.raises(MemberRemoved, match="gone") if is_final else nullcontext():
+        client.require_wanted()
     client.close()
 
 

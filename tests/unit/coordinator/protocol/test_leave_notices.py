@@ -12,6 +12,7 @@ from disttrain.coordinator.protocol import leave_notices, payloads
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.leave_notices import LeaveNotices
 from disttrain.coordinator.protocol.messages import Heartbeat, Leave
+from disttrain.coordinator.protocol.notices import Remove
 from disttrain.transport.header import Role
 
 
@@ -49,6 +50,13 @@ def test_what_is_written_is_there_until_it_is_forgotten(place: LeaveNotices) -> 
     place.forget(first)
     place.forget(first)
     assert list(place.read()) == [second]
+
+
+def test_who_is_removed_is_told_of_beside_who_leaves(place: LeaveNotices) -> None:
+    place.write(a_leave())
+    place.write(Remove(member=a_member()))
+
+    assert set(place.read().values()) == {a_leave(), Remove(member=a_member())}
 
 
 def test_who_leaves_twice_is_heard_once(place: LeaveNotices) -> None:

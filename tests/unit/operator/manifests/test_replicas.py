@@ -23,7 +23,7 @@ def divided(**replicas: Any) -> Context:
 
 def sets(found: Context) -> list[Child]:
     """What keeps each of three replicas."""
-    scale = Scale(shards=2, replicas=3, partitions=2, coordinator=True)
+    scale = Scale(shards=2, replicas=3, processes=2, coordinator=True)
     made = [
         children.of_replica(child, index)
         for child in children.children(found, scale)
@@ -41,7 +41,7 @@ def test_each_rank_is_a_pod_with_the_gpu_that_the_template_asks_for() -> None:
     container = {"name": "disttrain", "resources": {"limits": limits}}
     replicas = {"count": 3, "ranks": 2, "template": {"spec": {"containers": [container]}}}
     found = context(strategy={"localSteps": {}}, replicas=replicas)
-    assert found.partitions == 2
+    assert found.processes == 2
     for keeper in sets(found):
         made = keeper.body["spec"]
         assert made["replicas"] == 2
@@ -137,7 +137,7 @@ def test_replicas_of_the_job_alone_reach_each_other_at_any_port() -> None:
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_the_scale_of_a_replica_is_all_of_its_processes_or_none(index: int) -> None:
-    scale = Scale(shards=2, replicas=2, partitions=4, coordinator=True)
+    scale = Scale(shards=2, replicas=2, processes=4, coordinator=True)
     keeper = sets(divided())[index].workload
 
     assert keeper is not None

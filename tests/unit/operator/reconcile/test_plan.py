@@ -14,7 +14,7 @@ from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import plan
+from disttrain_operator.reconcile import desired, plan
 from disttrain_operator.reconcile.actions import (
     Annotate,
     CheckTemplates,
@@ -578,6 +578,12 @@ def test_a_job_that_is_refused_by_now_is_suspended_ended_and_deleted() -> None:
 
     over = made(Observed(job({"outcome": COMPLETE}, **REFUSED)), seconds=60)
     assert over.actions == (DeleteJob(),)
+
+
+@pytest.mark.parametrize("several", ["partitions", "ranks"])
+def test_of_a_job_that_is_refused_by_now_all_processes_of_a_replica_count(several: str) -> None:
+    refused = job(batchSize=0, replicas={"count": 2, several: 3})
+    assert desired.of(refused, CONFIG).spec.replicas.processes == 3
 
 
 def test_on_a_lost_node_also_a_pod_of_a_refused_job_is_removed() -> None:

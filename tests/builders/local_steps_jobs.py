@@ -1,0 +1,62 @@
+"""Manifests of jobs with local steps: what all have, and what a test makes another."""
+
+from typing import Any
+
+import yaml
+
+
+def counting(
+    local_steps: str,
+    replicas: str,
+    *,
+    step_seconds: float = 0.02,
+    member_timeout: float = 20,
+    **changes: Any,
+) -> str:
+    """Of a task that counts how often each sample was applied.
+
+    `local_steps`, `replicas`: YAML, beside what all have; `changes` are other fields of the spec.
+    """
+    optimizer = {"name": "SGD", "arguments": {"lr": 1.0}}
+    spec = {
+        "task": {
+            "entrypoint": "counting:Counting",
+            "arguments": {"step_seconds": step_seconds},
+        },
+        "strategy": {"localSteps": {"optimizer": optimizer, **yaml.safe_load(local_steps)}},
+        "audit": "full",
+        "checkpoint": {"everySeconds": 0.5},
+        "coordinator": {
+            "heartbeatSeconds": 0.2,
+            "leaseSeconds": 3,
+            "memberTimeoutSeconds": member_timeout,
+        },
+        "parameterServer": {"shards": 2},
+        "replicas": {"device": "cpu", **yaml.safe_load(replicas)},
+        "failurePolicy": {"restartBackoff": {"initialSeconds": 0.1, "maxSeconds": 1}},
+    }
+    return _job("counting", spec | changes)
+
+
+def proving(local_steps: str, replicas: str, **changes: Any) -> str:
+    """Of a task whose batches a plain loop repeats."""
+    spec = {
+        "task": {"entrypoint": "proving:Proving"},
+        "strategy": {"localSteps": {"steps": 7, **yaml.safe_load(local_steps)}},
+        "portionSize": 80,
+        "coordinator": {"heartbeatSeconds": 0.2},
+        "parameterServer": {"threads": 1, "shards": 3},
+        "replicas": {"device": "cpu", "threads": 1, **yaml.safe_load(replicas)},
+    }
+    return _job("proving", spec | changes)
+
+
+def _job(name: str, spec: dict[str, Any]) -> str:
+    common = {"batchSize": 8, "stop": {"epochs": 2}, "evaluation": None}
+    job = {
+        "apiVersion": "disttrain.dev/v1alpha1",
+        "kind": "DistTrainJob",
+        "metadata": {"name": name},
+        "spec": common | spec,
+    }
+    return yaml.safe_dump(job, sort_keys=False)
