@@ -129,6 +129,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_partitions.py",),
     ),
     Mutant(
+        name="an evaluation that the first partition computes alone",
+        file=f"{_R}/replica/prepared.py",
+        old="nullcontext if self.divided is None else self.divided.evaluating(model)",
+        new="nullcontext",
+        tests=(f"{_UNIT}/replica/test_evaluations_of_partitions.py",),
+    ),
+    Mutant(
+        name="another model that is measured with values of the trained one",
+        file=f"{_R}/replica/partitions.py",
+        old="            self._model, self._renewal = model, Renewal.BEGIN\n",
+        new="            self._model = model\n",
+        tests=(f"{_UNIT}/replica/test_evaluations_of_partitions.py",),
+    ),
+    Mutant(
+        name="a group that is lost in an evaluation, and a job that fails of it",
+        file=f"{_R}/replica/replica.py",
+        old="        except GroupLost:\n            raise\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_command_errors.py",),
+    ),
+    Mutant(
         name="a divided dropout with one mask for all steps",
         file=f"{_R}/replica/partitions.py",
         old="dropout.seed, dropout.step = order.seed, order.call",
