@@ -9,6 +9,7 @@ FinalError
   NothingToResume        `resume` of a run that ended before its first checkpoint
   NotJoinable            a run that nobody can join from another machine
   NotTakenIn             a run does not take a joiner in
+  EvaluationLost         a process that evaluates a part of a model has ended
 """
 
 from disttrain.errors import FinalError
@@ -44,3 +45,7 @@ class NotJoinable(FinalError):
 
 class NotTakenIn(FinalError):
     """A run does not take this joiner in; nothing was started."""
+
+
+class EvaluationLost(FinalError):
+    """A process that evaluates a part of a model for a command has ended; the message says how."""

@@ -10,7 +10,7 @@ from disttrain.coordinator.errors import JobOver
 from disttrain.groups.steps import Leader
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import follower, forming, prepared, strategies
+from disttrain.replica import evaluating, follower, forming, prepared, strategies
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.partitions import DividedModel
@@ -32,6 +32,8 @@ _SWITCH_SECONDS = 0.0005
 def main(config: LaunchConfig) -> int:
     """Run the process until it is told to end; the exit code. Raises FinalError for a bad task."""
     torch.set_num_threads(config.threads)
+    if config.evaluation is not None:
+        return evaluating.main(config, config.evaluation)
     if config.partition:
         return follower.main(config)
     sys.setswitchinterval(_SWITCH_SECONDS)
