@@ -164,6 +164,23 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/cli/test_evaluate.py",),
     ),
     Mutant(
+        name="sums for which a partition waits, and that nobody counts",
+        file=f"{_R}/parallel/communicator.py",
+        old="        self.traffic.sum_seconds += time.perf_counter() - began\n",
+        new="",
+        tests=(f"{_UNIT}/parallel/test_sums.py",),
+    ),
+    Mutant(
+        name="a partition other than the first whose waiting nobody sees",
+        file=f"{_R}/replica/follower.py",
+        old="    served.traffic = group.peers.traffic\n",
+        new="",
+        tests=(
+            "tests/integration/test_divided_jobs.py"
+            "::test_each_partition_serves_how_long_it_has_waited_for_the_others",
+        ),
+    ),
+    Mutant(
         name="another model that is measured with values of the trained one",
         file=f"{_R}/replica/partitions.py",
         old="            self._model, self._renewal = model, Renewal.BEGIN\n",

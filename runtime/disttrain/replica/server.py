@@ -64,6 +64,8 @@ def _live(
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)
         ready = _with_others(config, ready, leader)
+        if ready.divided is not None:
+            served.traffic = leader.group.peers.traffic
     else:
         logs.rename(joined.member.name)
     training = strategies.training(TrainingInputs(config.job.spec, ready, membership, joined))
