@@ -109,6 +109,7 @@ def test_all_have_ended_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (((0, RESTART), (1, RESTART)), "partition 0 has ended: exit code 75"),
     ],
 )
+@pytest.mark.timeout(30)
 def test_the_one_that_failed_is_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
