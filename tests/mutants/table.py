@@ -181,6 +181,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="tests of another shape that are noticed after the first epoch",
+        file=f"{_R}/replica/division.py",
+        old="    if trained == tested:\n",
+        new="    if True:\n",
+        tests=(f"{_UNIT}/replica/test_evaluations_of_partitions.py",),
+    ),
+    Mutant(
         name="another model that is measured with values of the trained one",
         file=f"{_R}/replica/partitions.py",
         old="            self._model, self._renewal = model, Renewal.BEGIN\n",

@@ -65,7 +65,7 @@ def measure_divided(given: DividedEvaluation, task: TaskCalls, model: nn.Module)
         message = f"--partitions {replicas.partitions}: {error.__cause__}"
         raise ModelError(message) from error
     for note in planned.notes:
-        typer.echo(f"a layer is not divided: {note}", err=True)
+        typer.echo(note, err=True)
     own = given.file.parent
     told = Evaluation(
         model_file=given.file,

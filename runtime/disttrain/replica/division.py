@@ -79,6 +79,19 @@ def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) 
     return seen[0]
 
 
+def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
+    """Of training and of evaluations, which a divided model can have but one of. As above."""
+    trained = sample_shape(task, model)
+    tested = sample_shape(task, model, Split.TEST)
+    if trained == tested:
+        return trained
+    message = (
+        f"a divided model takes samples of one shape: those of training are {trained}, and those "
+        f"of the test split {tested}; give both one shape, or set spec.replicas.partitions to 1"
+    )
+    raise LossError(message)
+
+
 class Nobody(Communicator):
     """Of a partition that is planned, and computes nothing."""
 

@@ -131,7 +131,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
     if spec.replicas.partitions > 1:
-        sample = division.sample_shape(task, model)
+        sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device)
         divided.planned(0)
         prepared = replace(prepared, division=divided)

@@ -12,11 +12,12 @@ from torch.utils.data import Dataset, TensorDataset
 
 from builders.divided_models import CPU, in_parts
 from disttrain.job.strategy_kind import Precision
-from disttrain.replica import evaluation, model_tensors
+from disttrain.replica import division, evaluation, model_tensors
 from disttrain.replica.evaluation import Computing, Sums
 from disttrain.replica.partitions import DividedModel
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.errors import LossError
 from disttrain.task.task import Split, Task
 
 SAMPLE = (2, 7, 6)
@@ -124,6 +125,27 @@ def test_the_evaluation_of_a_divided_replica_is_computed_by_all() -> None:
         found = replica.evaluate(model, Split.TEST, BATCH)
         assert divided._peers.traffic.messages > 0
     assert_same(found, evaluated(calls, model), 1e-5)
+
+
+class Larger(Images):
+    """Its tests are of larger images."""
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh())
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        side = 9 if split == Split.TEST else 7
+        return TensorDataset(torch.zeros(SAMPLES, 2, side, 6), torch.zeros(SAMPLES))
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        found: Tensor = model(batch[0]).square().mean()
+        return found
+
+
+def test_tests_of_another_shape_are_refused_before_the_training() -> None:
+    calls = TaskCalls(Larger())
+    with pytest.raises(LossError, match=r"are \(2, 7, 6\), .* test split \(2, 9, 6\); give"):
+        division.common_sample_shape(calls, calls.model(0))
 
 
 def gradients(model: nn.Module) -> list[Tensor | None]:
