@@ -120,7 +120,7 @@ def test_each_partition_serves_how_long_it_has_waited_for_the_others(tmp_path: P
         pages = scraping.addresses(status)
         partitions = [pages[name] for name in ("replica-0-0", "replica-0-1")]
         # Brought up to date with each sign of life.
-        job.wait_until(lambda _: all(waited(each) > 0 for each in partitions))
+        job.wait_until(lambda _: all(waited(each) > 0 for each in partitions), timeout=90.0)
         job.interrupt()
         job.wait()
         job.assert_promises_held()

@@ -119,6 +119,8 @@ def measured(
             file = Path(own) / "model.safetensors"
             model = _model(found, task, job, vector, file)
             if partitions.partitions == 1:
+                # It may be as large as the machine's memory, and so may be where it lies.
+                file.unlink()
                 sums = _measure(job, task, model)
             else:
                 given = DividedEvaluation(

@@ -53,7 +53,7 @@ def divided_as(job: DistTrainJob, asked: Replicas) -> DistTrainJob:
 
 
 def measure_divided(given: DividedEvaluation, task: TaskCalls, model: nn.Module) -> Sums:
-    """Sums over the test split, by new processes. `model`: what they evaluate.
+    """Sums over the test split, by new processes. `model`: what they evaluate; loses its values.
 
     Raises ModelError before any is started, and EvaluationLost.
     """
@@ -75,6 +75,8 @@ def measure_divided(given: DividedEvaluation, task: TaskCalls, model: nn.Module)
         meeting=own / "meeting",
     )
     told.meeting.mkdir()
+    # Its values have to lie in the processes alone.
+    model.to("meta")
     evaluating.run(_first(given, told, own / "run"))
     return Sums(**json.loads(told.result.read_bytes()))
 

@@ -1,6 +1,7 @@
 """Starts the processes that evaluate a divided model, and waits for them. Leaves none behind."""
 
 import select
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +42,8 @@ def run(first: LaunchConfig) -> None:
         host.close()
 
 
-def _wait(host: ForkHost, folder: RunFolder, names: Sequence[str]) -> None:
-    running, lost = set(names), None
+def _wait(host: ForkHost, folder: RunFolder, processes: Sequence[str]) -> None:
+    running, lost = set(processes), None
     while running:
         patience = None if lost is None else _OTHERS_SECONDS
         if not select.select(host.descriptors(), [], [], patience)[0]:
@@ -66,11 +67,9 @@ def _lost(folder: RunFolder, ended: Ended) -> EvaluationLost:
     if failure is not None:
         return EvaluationLost(failure.message)
     partition = names.parse(ended.name).partition
-    message = (
-        f"the process of partition {partition} has ended: {Exit(ended.code)}. If memory is short, "
-        f"take fewer partitions.{_printed(folder.log(ended.name))}"
-    )
-    return EvaluationLost(message)
+    said = f"the process of partition {partition} has ended: {Exit(ended.code)}"
+    hint = "; if memory is short, take fewer partitions" if ended.code == -signal.SIGKILL else ""
+    return EvaluationLost(f"{said}{hint}.{_printed(folder.log(ended.name))}")
 
 
 def _printed(log: Path) -> str:

@@ -31,6 +31,7 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
     if not config.partition:
         # The others get theirs from this one.
         model_tensors.load(model, told.model_file, spec.task.frozen)
+        told.model_file.unlink()
     device = task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec))
     division = Division(model.to(device), spec.replicas, told.sample, device)
     try:
