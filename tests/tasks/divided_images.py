@@ -1,7 +1,10 @@
 """Random images for a model that can be divided, and what such tasks can do wrong."""
 
+import math
+import os
 import time
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +16,12 @@ import disttrain
 from disttrain import Loss, Split
 
 SAMPLES, CLASSES = 96, 6
+
+
+def wait_for(file: Path, at_most_seconds: float = math.inf) -> None:
+    end = time.monotonic() + at_most_seconds
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 class DividedImages(disttrain.Task):
@@ -76,6 +85,38 @@ class Decaying(DividedImages):
         found: Tensor = functional.cross_entropy(model(images), labels)
         whole: Tensor = found + 1e-2 * squares + 0.1 * other + 0.1 * inner
         return whole
+
+
+class Measured(DividedImages):
+    """Calls the model several times for its measures. Images of the test are not those of training.
+
+    With `folder` the second batch of the first evaluation of each process leaves its process id in
+    the file `measuring` there, and waits for the file `hurry` between two calls of the model. Steps
+    of training take their time before, and from then on wait for the file `gate`.
+    """
+
+    def __init__(self, *, dropout: float = 0.0, folder: str | None = None) -> None:
+        super().__init__(dropout=dropout)
+        self.folder = None if folder is None else Path(folder)
+        self.batches = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        if self.folder is not None and torch.is_grad_enabled():
+            is_measured = (self.folder / "measuring").exists()
+            wait_for(self.folder / "gate", math.inf if is_measured else 0.2)
+        return super().loss(model, batch)
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        images, labels = batch
+        # The first one is tried before the training.
+        self.batches += 1
+        right = (model(images).argmax(1) == labels).sum()
+        if self.folder is not None and self.batches == 3:
+            written = self.folder / f"measuring-{os.getpid()}"
+            written.write_text(str(os.getpid()))
+            written.replace(self.folder / "measuring")
+            wait_for(self.folder / "hurry")
+        return {"accuracy": right, "mirrored": model(images.flip(-1)).square().sum()}
 
 
 class Growing(DividedImages):

@@ -60,7 +60,24 @@ ROW: Final = Row(
             ),
             unit="percentunit",
             kind=Kind.STACK,
-            width=12,
+            width=8,
+        ),
+        Panel(
+            title="Waiting of partitions",
+            means="Share of its time in which a partition of a divided model computes nothing, "
+            "since it sends to others of its replica or waits for them. All high: take fewer "
+            "partitions, or larger batches. One far below the others: they wait for it. Always 0 "
+            "where models are not divided.",
+            queries=(
+                Query(
+                    query.total(
+                        query.rate(query.of_job("disttrain_partition_waiting_seconds_total")), "pod"
+                    ),
+                    "{{pod}}",
+                ),
+            ),
+            unit="percentunit",
+            width=8,
         ),
         Panel(
             title="Gradients that were not finite",
@@ -75,7 +92,7 @@ ROW: Final = Row(
                 ),
             ),
             limits=Limits(warning=1, bad=5),
-            width=12,
+            width=8,
         ),
     ),
 )

@@ -1,12 +1,13 @@
 """`disttrain evaluate`."""
 
+import math
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from torch import nn
 
@@ -16,7 +17,9 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
 from disttrain.cli.checkpoint_folder import Meant
 from disttrain.cli.checkpoints import CheckpointPath, VectorName
+from disttrain.cli.divided_evaluation import DividedEvaluation, divided_as, measure_divided
 from disttrain.job import defaults, manifest_file
+from disttrain.job.roles import GRID_PATTERN, MOST_PARTITIONS, Replicas
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import evaluation, model_tensors, task_calls
@@ -38,19 +41,73 @@ JobPath = Annotated[
 ]
 
 
-def evaluate(checkpoint: CheckpointPath, job: JobPath = None, vector: VectorName = None) -> None:
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_PARTITIONS,
+        metavar="N",
+        help="Processes of this machine among which the model is divided. Default: one, which has "
+        "the whole model, whatever the manifest says of training.",
+    ),
+]
+GridOption = Annotated[
+    str | None,
+    typer.Option(
+        "--grid",
+        metavar="RxC",
+        help="Rows and columns of the partitions over an image, as 2x3. Default: the manifest's if "
+        "it has as many partitions, else as square as can be.",
+    ),
+]
+
+
+def evaluate(
+    checkpoint: CheckpointPath,
+    job: JobPath = None,
+    vector: VectorName = None,
+    partitions: Partitions = None,
+    grid: GridOption = None,
+) -> None:
     """Evaluate a checkpoint's parameters with the task of its job, on the test split.
 
     Prints one line per measure, the mean over all samples. The task's module is taken from the
     manifest's folder; the checkpoint must be of the model that this task makes.
 
+    With several partitions the model has to be an nn.Sequential. Layers are divided as the
+    manifest says (spec.replicas.partitioning). What is measured is the same.
+
     Example: disttrain evaluate runs/digits
+
+    Example: disttrain evaluate runs/images --partitions 4 --grid 2x2
     """
-    for line in measured(checkpoint, job, vector):
+    for line in measured(checkpoint, job, vector, partitions_of(partitions, grid)):
         typer.echo(line)
 
 
-def measured(checkpoint: str, job_file: Path | None, vector: str | None = None) -> list[str]:
+def partitions_of(count: int | None, grid: str | None) -> Replicas:
+    """How many processes are asked for, and how they lie. Raises typer.BadParameter."""
+    if grid is None:
+        return Replicas(partitions=count or 1)
+    if not re.fullmatch(GRID_PATTERN, grid):
+        message = f"--grid: must be rows and columns, as 2x3, got {grid[:40]!r}"
+        raise typer.BadParameter(message)
+    found = math.prod(map(int, grid.split("x")))
+    if found != (count or found):
+        message = f"--grid: must be of {count} (--partitions), got {grid}"
+        raise typer.BadParameter(message)
+    if found > MOST_PARTITIONS:
+        message = f"--grid: must be of at most {MOST_PARTITIONS} partitions, got {grid}"
+        raise typer.BadParameter(message)
+    return Replicas(partitions=found, grid=grid)
+
+
+def measured(
+    checkpoint: str,
+    job_file: Path | None,
+    vector: str | None = None,
+    partitions: Replicas = Replicas(),  # noqa: B008 - It never changes.
+) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
         if job_file is None:
@@ -59,10 +116,22 @@ def measured(checkpoint: str, job_file: Path | None, vector: str | None = None) 
             job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
         found = stores.verify(meant.path)
         task = task_calls.load(job, folder)
-        autocasts = defaults.autocasts(job.spec)
-        place = task_calls.resolve_device(job.spec.replicas.device, autocasts=autocasts)
-        model = _model(found, task, job, vector).to(place)
-        return list(_lines(meant.said, _measure(job, task, model, place)))
+        with tempfile.TemporaryDirectory(prefix="disttrain-") as own:
+            file = Path(own) / "model.safetensors"
+            model = _model(found, task, job, vector, file)
+            if partitions.partitions == 1:
+                # It may be as large as the machine's memory, and so may be where it lies.
+                file.unlink()
+                sums = _measure(job, task, model)
+            else:
+                given = DividedEvaluation(
+                    job=divided_as(job, partitions),
+                    task_folder=folder,
+                    file=file,
+                    batch_size=_batch_size(job),
+                )
+                sums = measure_divided(given, task, model)
+        return list(_lines(meant.said, sums))
 
 
 def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
@@ -78,7 +147,7 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
 
 
 def _model(
-    checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob, vector: str | None
+    checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob, vector: str | None, file: Path
 ) -> nn.Module:
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(
@@ -90,19 +159,23 @@ def _model(
         # Of frozen parameters that no checkpoint holds, the run has kept the hash.
         found = replace(found, own=state.layout.own)
     model_map.require_same(found, wanted.layout)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.safetensors"
-        export.write(checkpoint, file, vector)
-        model_tensors.load(model, file, job.spec.task.frozen)
+    export.write(checkpoint, file, vector)
+    model_tensors.load(model, file, job.spec.task.frozen)
     return model
 
 
-def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.device) -> Sums:
+def _batch_size(job: DistTrainJob) -> int:
     settings = job.spec.evaluation
     given = None if settings is None else settings.batch_size
-    batch_size = given or BATCHES_AT_ONCE * defaults.samples_per_step(job.spec)
+    return given or BATCHES_AT_ONCE * defaults.samples_per_step(job.spec)
+
+
+def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module) -> Sums:
+    autocasts = defaults.autocasts(job.spec)
+    place = task_calls.resolve_device(job.spec.replicas.device, autocasts=autocasts)
     examples = task.examples(Split.TEST, batch_size=1)
-    return evaluation.evaluate(task, model, examples, batch_size, task_calls.mover(place))
+    move = task_calls.mover(place)
+    return evaluation.evaluate(task, model.to(place), examples, _batch_size(job), move)
 
 
 def _lines(said: str, sums: Sums) -> Iterator[str]:

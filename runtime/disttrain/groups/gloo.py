@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, distributed
 
 from disttrain.groups.errors import GroupLost, NotConnected
-from disttrain.groups.meeting import Meeting
+from disttrain.groups.meeting import Rendezvous
 from disttrain.groups.steps import Collective
 from disttrain.parallel.communicator import Communicator, Exchange
 
@@ -40,7 +40,7 @@ long: a process waits for its group as long as there is no work."""
 class _Store(distributed.Store):  # type: ignore[name-defined, misc]  # As above.
     """What gloo needs of a store while it connects: the members' addresses."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: Rendezvous) -> None:
         super().__init__()
         self._meeting = meeting
         self.found: set[str] = set()
@@ -247,7 +247,7 @@ def communicator(store: Any, rank: int, size: int, address: str) -> GlooCommunic
 
 
 def form(
-    meeting: Meeting, partition: int, partitions: int, address: str, check: Callable[[], None]
+    meeting: Rendezvous, partition: int, partitions: int, address: str, check: Callable[[], None]
 ) -> GlooGroup:
     """Connect with all members of this incarnation, as soon as they are there.
 

@@ -1,15 +1,19 @@
-"""Values that the members of a group give each other through the coordinator, while it forms.
+"""Values that the members of a group give each other while it forms.
 
-The coordinator keeps them in memory only. One that is started again has lost them, so that those
-who still form their group have to begin anew, as another incarnation.
+In a job that is through the coordinator, which keeps them in memory only. One that is started again
+has lost them, so that those who still form their group have to begin anew, as another incarnation.
 """
 
 import base64
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.groups.errors import FormsAnew, GroupLost
+from disttrain.launch import atomic_file
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -19,8 +23,40 @@ Ask = Callable[[messages.Request], messages.Reply]
 """The coordinator's answer, when it is there. Raises GroupLost, and what ends this process."""
 
 
-class Meeting:
-    """One member's side, in one incarnation of its group. Belongs to one thread."""
+class Rendezvous(Protocol):
+    """One member's side. Belongs to one thread."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Give the others a value. Raises GroupLost."""
+
+    def get(self, key: str) -> bytes:
+        """The value that somebody gives, once it is there. Raises GroupLost."""
+        ...
+
+
+class FolderMeeting(Rendezvous):
+    """Of processes of one machine, in a folder that is new and that only their user enters."""
+
+    def __init__(self, folder: Path, sleep: Callable[[float], None]) -> None:
+        self._folder = folder
+        self._sleep = sleep
+
+    def put(self, key: str, value: bytes) -> None:
+        atomic_file.replace(self._file(key), value)
+
+    def get(self, key: str) -> bytes:
+        file = self._file(key)
+        while not file.exists():
+            self._sleep(_FIRST_PAUSE_SECONDS)
+        return file.read_bytes()
+
+    def _file(self, key: str) -> Path:
+        # A key may have characters that no name of a file has.
+        return self._folder / hashlib.sha256(key.encode()).hexdigest()
+
+
+class Meeting(Rendezvous):
+    """Through the coordinator, in one incarnation of the group."""
 
     def __init__(self, ask: Ask, member: MemberId, sleep: Callable[[float], None]) -> None:
         """`sleep` waits for so many seconds, and raises when this process is to end."""
@@ -33,11 +69,10 @@ class Meeting:
         """Values never change, and are asked for several times."""
 
     def put(self, key: str, value: bytes) -> None:
-        """Give the others a value. Raises GroupLost."""
         self._meet({key: base64.b64encode(value).decode()}, ())
 
     def get(self, key: str) -> bytes:
-        """The value that somebody gives, once it is there. Raises GroupLost, and as `sleep`."""
+        """As in a rendezvous. Raises as `sleep`, too."""
         if key in self._known:
             return self._known[key]
         pause = _FIRST_PAUSE_SECONDS

@@ -112,6 +112,7 @@ class Way(StrEnum):
 
 LayerWay = Annotated[Way, Field(strict=False)]
 LayerName = Annotated[str, Field(min_length=1, max_length=255)]
+MOST_PARTITIONS = 1024
 GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
 
 
@@ -121,7 +122,7 @@ class Replicas(Section):
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     """Number of replicas."""
 
-    partitions: Annotated[int, Field(ge=1, le=1024)] = 1
+    partitions: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)] = 1
     """Processes of each replica, among which its model is divided. They start, fail and are
     started again together. The model has to be an nn.Sequential."""
 

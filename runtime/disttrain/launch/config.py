@@ -58,6 +58,21 @@ _JOIN_SECONDS = {Supervisor.LAUNCHER: 600.0, Supervisor.NODE: 86_400.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """What the processes of a replica do in no job: they evaluate a model for a command."""
+
+    model_file: Path
+    """Its values; absolute."""
+    sample: tuple[int, ...]
+    """Shape of what the model is called with, but for the first dimension."""
+    batch_size: int
+    result: Path
+    """Where the first process writes the sums, as JSON."""
+    meeting: Path
+    """A folder in which the processes find each other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchConfig:
     """The start of one process. What else it needs it learns from the coordinator when it joins."""
 
@@ -107,6 +122,8 @@ class LaunchConfig:
     """Instead of those: credentials that are renewed while the process runs. In no file."""
     instance: str = ""
     """What the instances of this process begin with, as its certificate says; empty: anything."""
+    evaluation: Annotated[Evaluation | None, Field(exclude_if=lambda told: told is None)] = None
+    """None: this is a process of a job."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""

@@ -10,6 +10,7 @@ FinalError
   NotJoinable            a run that nobody can join from another machine
   NotTakenIn             a run does not take a joiner in
   NotRemoved             there is no such joiner to be removed
+  EvaluationLost         a process that evaluates a part of a model has ended
 """
 
 from disttrain.errors import FinalError
@@ -49,3 +50,7 @@ class NotTakenIn(FinalError):
 
 class NotRemoved(FinalError):
     """The run has no such joiner; nothing was done."""
+
+
+class EvaluationLost(FinalError):
+    """A process that evaluates a part of a model for a command has ended; the message says how."""

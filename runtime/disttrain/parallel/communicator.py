@@ -13,7 +13,7 @@ from torch.autograd.function import FunctionCtx
 
 @dataclass(slots=True)
 class Traffic:
-    """What this partition has sent since it was made."""
+    """What this partition has sent since it was made, and waited. Any thread may read it."""
 
     messages: int = 0
     nbytes: int = 0
@@ -21,6 +21,12 @@ class Traffic:
     """Collective sums and maxima that it took part in, which are not in the other two."""
     exposed_seconds: float = 0.0
     """In which nothing was computed, since messages were begun or waited for."""
+    sum_seconds: float = 0.0
+    """The same for sums and maxima."""
+
+    @property
+    def waited_seconds(self) -> float:
+        return self.exposed_seconds + self.sum_seconds
 
 
 class Exchange(ABC):
@@ -57,12 +63,17 @@ class Communicator(ABC):
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all partitions, with the same bits in each."""
-        self.traffic.sums += 1
-        return self._reduce(tensor, is_sum=True)
+        return self._timed_reduce(tensor, is_sum=True)
 
     def maximum(self, tensor: Tensor) -> Tensor:
+        return self._timed_reduce(tensor, is_sum=False)
+
+    def _timed_reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+        began = time.perf_counter()
+        found = self._reduce(tensor, is_sum=is_sum)
         self.traffic.sums += 1
-        return self._reduce(tensor, is_sum=False)
+        self.traffic.sum_seconds += time.perf_counter() - began
+        return found
 
     @abstractmethod
     def _exchange(

@@ -55,7 +55,7 @@ def _part(
         raise ModelError(message) from error
 
 
-def sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
+def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) -> tuple[int, ...]:
     """What the task's loss gives its model, but for the first dimension. Raises TaskError."""
     seen: list[tuple[int, ...]] = []
 
@@ -66,7 +66,7 @@ def sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
 
     looked_at = copy.deepcopy(model).eval()
     looked_at.register_forward_pre_hook(look, with_kwargs=True)
-    examples = task.examples(Split.TRAIN, 1)
+    examples = task.examples(split, 1)
     indices = list(range(min(2, examples.count)))
     with torch.no_grad():
         task.loss_sum(looked_at, task.collate(read(examples.dataset, indices)), len(indices))
@@ -77,6 +77,19 @@ def sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
         )
         raise LossError(message)
     return seen[0]
+
+
+def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
+    """Of training and of evaluations, which a divided model can have but one of. As above."""
+    trained = sample_shape(task, model)
+    tested = sample_shape(task, model, Split.TEST)
+    if trained == tested:
+        return trained
+    message = (
+        f"a divided model takes samples of one shape: those of training are {trained}, and those "
+        f"of the test split {tested}; give both one shape, or set spec.replicas.partitions to 1"
+    )
+    raise LossError(message)
 
 
 class Nobody(Communicator):

@@ -1,7 +1,7 @@
 """Measures a model on a split: in eval mode, with sums over the samples."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,8 @@ def _versions(value: Any) -> list[int] | None:
 
 
 Placing = Callable[[Any], Any]
+Computing = Callable[[], AbstractContextManager[None]]
+"""Makes the block in which one batch is computed."""
 
 
 @dataclass(slots=True)
@@ -120,26 +122,36 @@ class Sums:
 
 
 def evaluate(
-    task: TaskCalls, model: nn.Module, examples: Examples, batch_size: int, place: Placing
+    task: TaskCalls,
+    model: nn.Module,
+    examples: Examples,
+    batch_size: int,
+    place: Placing,
+    computing: Computing = nullcontext,
 ) -> Sums:
     """Sums over the whole split; `place` moves a batch to where the model computes.
 
     Leaves the model in the mode it was in. Raises TaskError, also when nothing counts in the loss.
     """
-    sums = _sums(task, model, examples, batch_size, place)
+    sums = _sums(task, model, examples, batch_size, place, computing)
     checks.check_split_count(sums.count, sums.samples)
     return sums
 
 
 def _sums(
-    task: TaskCalls, model: nn.Module, examples: Examples, batch_size: int, place: Placing
+    task: TaskCalls,
+    model: nn.Module,
+    examples: Examples,
+    batch_size: int,
+    place: Placing,
+    computing: Computing = nullcontext,
 ) -> Sums:
     sums = Sums()
     with _evaluating(model), torch.no_grad():
         for first in range(0, examples.count, batch_size):
             indices = list(range(first, min(first + batch_size, examples.count)))
             batch = place(task.collate(read(examples.dataset, indices)))
-            with one_forward(model):
+            with computing(), one_forward(model):
                 loss = task.loss_sum(model, batch, len(indices))
                 measures = task.measures(model, batch)
             sums.add(len(indices), loss, measures)

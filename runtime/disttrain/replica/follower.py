@@ -9,7 +9,6 @@ from functools import partial
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
@@ -43,11 +42,12 @@ def main(config: LaunchConfig) -> int:
     membership = Membership(config)
     try:
         join = membership.introduction(served.address)
-        joined = membership.join(ready.introduce(join), ReplicaReport)
+        # Its report says nothing, but what it serves is brought up to date.
+        joined = membership.join(ready.introduce(join), served.latest_report)
         if ready.division is None:
             steps_of = partial(following_rank.steps, config, ready, membership, joined)
         else:
-            steps_of = partial(_of_partition, ready.division)
+            steps_of = partial(_of_partition, ready.division, served)
         with Watchdog(spec.replicas.call_timeout_seconds):
             return _Follower(config, membership, joined.member, served, steps_of).run()
     except JobOver as error:
@@ -125,5 +125,6 @@ class _Follower:
             cancellation.check()
 
 
-def _of_partition(division: Division, group: Collective) -> Step:
+def _of_partition(division: Division, served: ServedMetrics, group: Collective) -> Step:
+    served.traffic = group.peers.traffic
     return FollowingPartition(division, group).step

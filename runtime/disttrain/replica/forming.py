@@ -9,7 +9,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.errors import DistTrainError
 from disttrain.groups.errors import FormsAnew, GroupLost
-from disttrain.groups.meeting import Meeting
+from disttrain.groups.meeting import Meeting, Rendezvous
 from disttrain.groups.steps import Collective, Leader
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
@@ -34,10 +34,17 @@ def formed(
 
     `check` raises when this process is to end, now or later. Raises GroupLost, and NotConnected.
     """
+    meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
+    return connected(config, meeting, check)
+
+
+def connected(
+    config: LaunchConfig, meeting: Rendezvous, check: Callable[[], None] = lambda: None
+) -> Collective:
+    """The group whose members meet there. As `formed`."""
     # A replica of one process has no use for torch.distributed.
     from disttrain.groups import gloo  # noqa: PLC0415
 
-    meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
     return gloo.form(meeting, config.partition, config.processes, config.group_address, check)
 
 

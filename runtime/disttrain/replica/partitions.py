@@ -1,13 +1,14 @@
 """A replica whose model is divided: its first process has the whole model, and speaks for all.
 
-The task's loss runs in the first process alone, on the whole model. When it calls the model, all
-partitions compute the output together, each with its part; so do they in backward. Everything else
-in the replica, and every strategy, sees one model and its gradient, as if one process computed it.
+The task's loss and measures run in the first process alone, on the whole model. When they call the
+model, all partitions compute the output together, each with its part; so do they in backward. All
+else in the replica, and every strategy, sees one model and gradient, as if one process found them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ class DividedModel:
 
     def __init__(self, division: Division, leader: Leader) -> None:
         """Raises ModelError."""
-        self._model = division.model
+        self._trained = self._model = division.model
         self._leader = leader
         self._peers = peers = leader.group.peers
         part = division.part(peers)
@@ -196,16 +197,29 @@ class DividedModel:
         self._given: tuple[_Versions, _Versions] = ((), ())
         """Of parameters and buffers, what partitions have."""
 
-    @contextmanager
-    def computing(self, seed: int) -> Iterator[None]:
+    def computing(self, seed: int) -> AbstractContextManager[None]:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
-        self._step, self._seed, self._calls = self._step + 1, seed, 0
+        return self.evaluating(self._trained)(seed)
+
+    def evaluating(self, model: nn.Module) -> Callable[..., AbstractContextManager[None]]:
+        """Make such a block for each batch, between which nobody changes the model's values.
+
+        `model`: the trained one, or another one of the same layers.
+        """
         self._renewal = max(self._renewal, Renewal.RENEW)
-        self._model.forward = _Forward(self._model, self._forward)
+        return partial(self._calling, model)
+
+    @contextmanager
+    def _calling(self, model: nn.Module, seed: int | None = None) -> Iterator[None]:
+        if model is not self._model:
+            self._model, self._renewal = model, Renewal.BEGIN
+        self._step, self._calls = self._step + 1, 0
+        self._seed = self._step if seed is None else seed
+        model.forward = _Forward(model, self._forward)
         try:
             yield
         finally:
-            del self._model.forward
+            del model.forward
 
     def _forward(self, x: Tensor) -> Tensor:
         has_gradients = torch.is_grad_enabled()

@@ -1,6 +1,7 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.replica import division, evaluation, model_tensors, task_calls
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
+from disttrain.replica.evaluation import Sums
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.partitions import DividedModel
 from disttrain.replica.parts import WHOLE
@@ -69,6 +71,15 @@ class Prepared:
 
         return alone if divided is None else together
 
+    def evaluate(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
+        """Measure the model, or another one of the same layers, on a whole split.
+
+        Raises TaskError, and GroupLost.
+        """
+        examples, place = self.task.examples(split, batch_size=1), task_calls.mover(self.device)
+        computing = nullcontext if self.divided is None else self.divided.evaluating(model)
+        return evaluation.evaluate(self.task, model, examples, batch_size, place, computing)
+
     def pipeline(
         self,
         seed: int,
@@ -120,7 +131,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
     if spec.replicas.partitions > 1:
-        sample = division.sample_shape(task, model)
+        sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device)
         divided.planned(0)
         prepared = replace(prepared, division=divided)

@@ -33,9 +33,8 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import best_model, evaluation, model_tensors, task_calls
+from disttrain.replica import best_model, model_tensors
 from disttrain.replica.cancellation import Cancelled
-from disttrain.replica.evaluation import Sums
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.training import Stages
@@ -52,6 +51,7 @@ class Commands:
     def __init__(
         self, prepared: Prepared, training: Stages, upload: Callable[[tuple[int, ...]], None]
     ) -> None:
+        self._prepared = prepared
         self._task = prepared.task
         self._model = prepared.model
         self._device = prepared.device
@@ -62,10 +62,13 @@ class Commands:
     def carry_out(self, command: Command) -> Result:
         """The answer to the command. What goes wrong is told to the coordinator.
 
-        Raises TaskError for a mistake of the task in training, which ends the replica.
+        Raises TaskError for a mistake of the task in training, which ends the replica, and
+        GroupLost: the command is then another replica's, or its next incarnation's.
         """
         try:
             return self._carry_out(command)
+        except GroupLost:
+            raise
         except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
             if isinstance(error, TaskError) and not isinstance(command, Evaluate):
                 raise
@@ -102,7 +105,7 @@ class Commands:
         else:
             with copies.file_at(command.model_file) as file:
                 model = self._load(file)
-        sums = self._sums(model, Split(command.split), command.batch_size)
+        sums = self._prepared.evaluate(model, Split(command.split), command.batch_size)
         found = Evaluated(
             sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
         )
@@ -125,12 +128,6 @@ class Commands:
             )
             raise ModelError(message) from error
         return model.to(self._device)
-
-    def _sums(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
-        examples = self._task.examples(split, batch_size=1)
-        return evaluation.evaluate(
-            self._task, model, examples, batch_size, task_calls.mover(self._device)
-        )
 
 
 _COMMAND_SECONDS = 0.01

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.parallel.communicator import Traffic
 from disttrain.replica.connection import Connection, Transfers
 from disttrain.replica.ledger import SILENT
 from disttrain.telemetry import metrics
@@ -23,6 +24,8 @@ class ServedMetrics(Served):
         """Mean over the steps that it has more than the one before."""
         self.connection: Connection | None = None
         """Where the threads note what they did."""
+        self.traffic = Traffic()
+        """With the other partitions of this replica, if it has any."""
         super().__init__(address, of(self))
 
     def latest_report(self) -> ReplicaReport:
@@ -62,4 +65,10 @@ def of(served: ServedMetrics) -> Metrics:
             report.non_finite,
         ),
         metrics.ledger_records_missing(ledger.missing),
+        counter(
+            "partition_waiting_seconds",
+            "Time in which a partition computed nothing, since it sent to others of its replica or "
+            "waited for them.",
+            served.traffic.waited_seconds,
+        ),
     )

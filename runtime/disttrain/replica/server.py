@@ -10,7 +10,7 @@ from disttrain.coordinator.errors import JobOver
 from disttrain.groups.steps import Leader
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import follower, forming, prepared, strategies
+from disttrain.replica import evaluating, follower, forming, prepared, strategies
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.partitions import DividedModel
@@ -35,6 +35,8 @@ def main(config: LaunchConfig) -> int:
     Raises FinalError for a bad task, or once the run's owner has removed this replica.
     """
     torch.set_num_threads(config.threads)
+    if config.evaluation is not None:
+        return evaluating.main(config, config.evaluation)
     if config.partition:
         return follower.main(config)
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -68,6 +70,8 @@ def _live(
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)
         ready = _with_others(config, ready, leader)
+        if ready.divided is not None:
+            served.traffic = leader.group.peers.traffic
     else:
         logs.rename(joined.member.name)
     training = strategies.training(TrainingInputs(config.job.spec, ready, membership, joined))

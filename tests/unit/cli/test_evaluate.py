@@ -11,7 +11,10 @@ from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.runs import set_field
 from disttrain.checkpoint import names
 from disttrain.cli import main
+from disttrain.cli.checkpoint_evaluation import partitions_of
+from disttrain.cli.divided_evaluation import divided_as
 from disttrain.coordinator.journal.state import State, to_json
+from disttrain.job import parsing
 from disttrain.job.spec import FrozenParameters
 from disttrain.replica import model_tensors
 
@@ -24,6 +27,67 @@ def evaluated(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
         return int(main.main())
     except SystemExit as end:
         return int(end.code or 0)
+
+
+MANIFEST = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: divided}
+spec:
+  task: {entrypoint: "images:Images"}
+  strategy: {localSteps: {steps: 3, optimizer: {name: SGD, arguments: {lr: 0.1}}}}
+  batchSize: 8
+  stop: {epochs: 1}
+  replicas: REPLICAS
+"""
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "wanted"),
+    [
+        ("{ranks: 3, inner: ddp, threads: 2}", (4, None), "{partitions: 4, threads: 2}"),
+        ("{partitions: 6, grid: 1x6}", (6, None), "{partitions: 6, grid: 1x6}"),
+        ("{partitions: 6, grid: 1x6}", (None, "3x2"), "{partitions: 6, grid: 3x2}"),
+        (
+            "{partitions: 6, grid: 1x6, partitioning: {head: whole}}",
+            (4, None),
+            "{partitions: 4, partitioning: {head: whole}}",
+        ),
+    ],
+)
+def test_the_partitions_asked_for_take_the_place_of_those_of_training(
+    trained: str, asked: tuple[int | None, str | None], wanted: str
+) -> None:
+    job, as_wanted = (
+        parsing.parse_job(MANIFEST.replace("REPLICAS", text), source="job.yaml")
+        for text in (trained, wanted)
+    )
+    found = divided_as(job, partitions_of(*asked))
+    assert found.spec.replicas == as_wanted.spec.replicas
+
+
+def test_one_process_evaluates_whatever_the_manifest_says_of_training() -> None:
+    assert partitions_of(None, None).partitions == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--partitions", "4", "--grid", "1x3"), "must be of 4 (--partitions), got 1x3"),
+        (("--grid", "2by2"), "must be rows and columns, as 2x3, got '2by2'"),
+        (("--grid", "0x2"), "must be rows and columns, as 2x3, got '0x2'"),
+        (("--grid", "64x64"), "at most 1024 partitions, got 64x64"),
+        (("--partitions", "0"), "'--partitions': Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    assert evaluated(monkeypatch, "nowhere", *options) == 2
+    assert said in capsys.readouterr().err
 
 
 def a_line(weight: float, bias: float, width: int = 1) -> nn.Linear:

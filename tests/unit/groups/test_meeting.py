@@ -1,6 +1,7 @@
 """What members give each other while their group forms."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.groups.errors import FormsAnew, GroupLost
-from disttrain.groups.meeting import Meeting
+from disttrain.groups.meeting import FolderMeeting, Meeting
 from disttrain.transport.header import Role
 
 
@@ -154,3 +155,15 @@ def test_a_member_gives_a_bounded_number_of_bounded_values() -> None:
         payloads.parse_request(
             payloads.encode_request(messages.Meet(member=first, wanted=("k" * 257,)))
         )
+
+
+def test_processes_of_one_machine_meet_in_a_folder(tmp_path: Path) -> None:
+    giver, pauses = FolderMeeting(tmp_path, lambda _: None), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            giver.put("a/b" * 80, bytes(range(256)))
+
+    assert FolderMeeting(tmp_path, sleep).get("a/b" * 80) == bytes(range(256))
+    assert len(pauses) == 3

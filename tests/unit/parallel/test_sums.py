@@ -1,12 +1,15 @@
 """Sums over all partitions: how many there are, and what they keep."""
 
+from collections.abc import Mapping
+
+import pytest
 import torch
 from torch import Tensor, nn
 
 from builders.divided import divided, far
 from builders.partitions import in_partitions
 from disttrain.parallel import Grid, partition
-from disttrain.parallel.communicator import Communicator, tied
+from disttrain.parallel.communicator import Alone, Communicator, Exchange, tied
 
 
 def test_gradients_of_all_tied_parameters_cross_in_one_sum() -> None:
@@ -91,3 +94,35 @@ def test_what_does_not_cross_is_no_message() -> None:
 
     # Only the whole output in the end.
     assert [each.messages for each in found.traffic] == [3] * 4
+
+
+def test_waiting_in_sums_and_for_messages_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    class Slow(Alone):
+        """Each wait takes a second."""
+
+        def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
+            now[0] += 1.0
+            return super()._reduce(tensor, is_sum=is_sum)
+
+        def _exchange(
+            self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]
+        ) -> Exchange:
+            del outgoing, incoming
+            now[0] += 0.25
+            return Taking()
+
+    class Taking(Exchange):
+        def wait(self) -> None:
+            now[0] += 1.0
+
+    peers = Slow()
+    peers.sum(torch.ones(1))
+    peers.maximum(torch.ones(1))
+    assert peers.traffic.waited_seconds == 2.0
+    under_way = peers.exchange({1: torch.ones(1)}, {})
+    now[0] += 8.0
+    under_way.wait()
+    assert peers.traffic.waited_seconds == 3.25

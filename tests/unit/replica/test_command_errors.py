@@ -18,6 +18,7 @@ from disttrain.coordinator.protocol.commands import (
     Upload,
 )
 from disttrain.coordinator.protocol.commands import Split as Told
+from disttrain.groups.errors import GroupLost
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.replica.replica import Commands
@@ -81,3 +82,9 @@ def test_an_exported_model_that_does_not_fit_asks_whether_the_task_built_another
     assert "size mismatch for weight" in answer.message
     assert "did Task.model() build another model in this process?" in answer.message
     assert "spec.task.arguments" in answer.message
+
+
+def test_a_group_that_is_lost_in_an_evaluation_is_no_answer_but_the_end() -> None:
+    command = Evaluate(split=Told.TEST, batch_size=1, model_file=None)
+    with pytest.raises(GroupLost):
+        commands_that_raise(GroupLost("a member has ended")).carry_out(command)

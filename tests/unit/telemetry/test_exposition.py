@@ -15,6 +15,7 @@ from disttrain.coordinator.journal.state import Evaluation
 from disttrain.coordinator.process.served_metrics import ServedMetrics as OfCoordinator
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.parallel.communicator import Traffic
 from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.reporting import ServedMetrics as OfShard
 from disttrain.replica.connection import Transfers
@@ -48,6 +49,7 @@ def replica() -> str:
         ledger=LedgerThatLacksTwo(),
     )
     served.connection = connection
+    served.traffic = Traffic(exposed_seconds=1.25, sum_seconds=0.5)
     pushes.add(0.02, 1000)
     pushes.add(0.3, 1000)
     fetches.add(0.01, 400)

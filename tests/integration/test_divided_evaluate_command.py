@@ -1,0 +1,130 @@
+"""`disttrain evaluate` with several partitions: what it prints, and how it ends."""
+
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from builders.runs import TIMEOUT_SECONDS, RunningJob, set_field
+from builders.warm_command import WarmCommand
+from disttrain.launch import linux
+
+MANIFEST = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: divided}
+spec:
+  task: {entrypoint: "divided_images:Measured", arguments: {dropout: 0.3}}
+  strategy: {downpour: {optimizer: {sgd: {learningRate: 0.05}}}}
+  batchSize: 8
+  portionSize: 24
+  stop: {epochs: 1}
+  evaluation: {everyEpochs: null, batchSize: 36}
+  parameterServer: {shards: 1}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a run with a checkpoint of a model with running statistics."""
+    with RunningJob(tmp_path_factory.mktemp("run"), (), MANIFEST) as job:
+        assert job.wait() == 0, job.printed()
+        return job.output
+
+
+@contextmanager
+def evaluating(run: Path, printed: Path, *options: str) -> Iterator[WarmCommand]:
+    command = WarmCommand(["evaluate", str(run), *options], printed)
+    try:
+        yield command
+    finally:
+        command.kill()
+
+
+def figures(text: str) -> dict[str, float]:
+    lines = re.findall(r"^(\w+) ([-+.\de]+)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in lines}
+
+
+def test_partitions_measure_what_one_process_does(run: Path, tmp_path: Path) -> None:
+    found = []
+    for number, options in enumerate([(), ("--partitions", "2"), ("--grid", "2x2")]):
+        printed = tmp_path / str(number)
+        with evaluating(run, printed, *options) as command:
+            assert command.wait(TIMEOUT_SECONDS) == 0, printed.read_text()
+        found.append(printed.read_text())
+    wanted = figures(found[0])
+    assert wanted.keys() == {"samples", "loss", "accuracy", "mirrored"}
+    for text in found[1:]:
+        assert figures(text) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_model_that_cannot_be_divided_names_the_layer(run: Path, tmp_path: Path) -> None:
+    with evaluating(run, tmp_path / "printed", "--partitions", "9") as command:
+        assert command.wait(TIMEOUT_SECONDS) == 1
+    said = (tmp_path / "printed").read_text()
+    assert "--partitions 9: head: 6 outputs cannot be divided over 9 partitions" in said
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Process ids and names."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found[int(child)] = Path(f"/proc/{child}/comm").read_text().strip()
+            found |= descendants(int(child))
+    return found
+
+
+@contextmanager
+def held(run: Path, folder: Path) -> Iterator[tuple[WarmCommand, dict[str, int]]]:
+    """The command in the middle of what it measures, and its processes by their names."""
+    for file in run.parent.glob("*.py"):
+        shutil.copy(file, folder)
+    output = folder / "output"
+    shutil.copytree(run, output)
+    (folder / "held").mkdir()
+    set_field(output, "task.arguments", {"folder": str(folder / "held")})
+    with evaluating(output, folder / "printed", "--partitions", "2") as command:
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while not (folder / "held" / "measuring").exists():
+            assert command.poll() is None, (folder / "printed").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        yield command, {name: pid for pid, name in descendants(command.pid).items()}
+
+
+def assert_gone(processes: dict[str, int]) -> None:
+    end = time.monotonic() + 60.0
+    while not all(map(linux.has_ended, processes.values())):
+        assert time.monotonic() < end, processes
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_partition_that_is_killed_ends_the_command(
+    run: Path, tmp_path: Path, partition: int
+) -> None:
+    with held(run, tmp_path) as (command, processes):
+        os.kill(processes[f"dt:replica-0-{partition}"], signal.SIGKILL)
+        assert command.wait(TIMEOUT_SECONDS) == 1
+        assert_gone(processes)
+    said = (tmp_path / "printed").read_text()
+    assert f"error: the process of partition {partition} has ended: killed by SIGKILL" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_of_a_command_that_is_ended_goes_on(run: Path, tmp_path: Path, number: int) -> None:
+    with held(run, tmp_path) as (command, processes):
+        assert {"dt:replica-0-0", "dt:replica-0-1"} <= processes.keys()
+        command.send_signal(number)
+        code = command.wait(TIMEOUT_SECONDS)
+        assert code == (130 if number == signal.SIGINT else -number)
+        assert_gone(processes)

@@ -1,0 +1,210 @@
+"""Evaluations by a divided model, beside the same model in one process."""
+
+import copy
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset, TensorDataset
+
+from builders.divided_models import CPU, in_parts
+from disttrain.job.strategy_kind import Precision
+from disttrain.replica import division, evaluation, model_tensors
+from disttrain.replica.evaluation import Computing, Sums
+from disttrain.replica.partitions import DividedModel
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.errors import LossError
+from disttrain.task.task import Split, Task
+
+SAMPLE = (2, 7, 6)
+SAMPLES, BATCH = 10, 4
+"""The last batch is smaller."""
+
+
+class Images(Task):
+    """Calls the model several times, also with other samples, and one of its layers."""
+
+    def model(self) -> nn.Module:
+        model = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.Tanh(),
+            nn.Dropout(0.5),
+            nn.Flatten(),
+            nn.Linear(168, 5),
+        )
+        model[0].requires_grad_(False)  # noqa: FBT003
+        return model
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        del split
+        images = torch.randn(SAMPLES, *SAMPLE, generator=torch.Generator().manual_seed(1))
+        return TensorDataset(images, torch.arange(SAMPLES) % 5)
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return functional.cross_entropy(model(batch[0]), batch[1])
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        assert isinstance(model, nn.Sequential)
+        images = batch[0]
+        with torch.inference_mode():
+            inferred = model(images[:1]).square().sum()
+        return {
+            "same": model(images).square().sum(),
+            "mirrored": model(images.flip(-1)).square().sum(),
+            "inner": model[:2](images).sum(),
+            "inferred": inferred,
+        }
+
+
+class Attacked(Images):
+    """Takes a derivative with respect to samples, in evaluations, too."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        x = batch[0].detach().requires_grad_()
+        (found,) = torch.autograd.grad(functional.cross_entropy(model(x), batch[1]), x)
+        return functional.cross_entropy(model((x + 0.1 * found.sign()).detach()), batch[1])
+
+
+def a_model(calls: TaskCalls, seed: int = 1) -> nn.Module:
+    """With running statistics that are none of a new model."""
+    model = calls.model(seed)
+    dtype = next(model.parameters()).dtype
+    torch.manual_seed(seed)
+    model(3 * torch.randn(20, *SAMPLE, dtype=dtype) + 1)
+    return model
+
+
+def evaluated(calls: TaskCalls, model: nn.Module, computing: Computing = nullcontext) -> Sums:
+    examples = calls.examples(Split.TEST, 1)
+    return evaluation.evaluate(calls, model, examples, BATCH, lambda batch: batch, computing)
+
+
+def assert_same(found: Sums, wanted: Sums, bound: float) -> None:
+    assert (found.samples, found.count) == (wanted.samples, wanted.count)
+    assert found.loss == pytest.approx(wanted.loss, rel=bound)
+    assert found.measures == pytest.approx(wanted.measures, rel=bound)
+
+
+@pytest.mark.parametrize("task", [Images(), Attacked()])
+@pytest.mark.parametrize(
+    ("precision", "bound"), [(Precision.FLOAT32, 1e-5), (Precision.FLOAT64, 1e-10)]
+)
+def test_what_is_measured_is_that_of_one_process(
+    task: Task, precision: Precision, bound: float
+) -> None:
+    calls = TaskCalls(task, precision)
+    model = a_model(calls)
+    before = copy.deepcopy(model.state_dict())
+    wanted = evaluated(calls, copy.deepcopy(model))
+    with in_parts(model, 3, SAMPLE) as divided:
+        for _ in range(2):
+            assert_same(evaluated(calls, model, divided.evaluating(model)), wanted, bound)
+    assert model.training
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_the_evaluation_of_a_divided_replica_is_computed_by_all() -> None:
+    calls = TaskCalls(Images())
+    model = a_model(calls)
+    examples = calls.examples(Split.TEST, 1)
+    with in_parts(model, 2, SAMPLE) as divided:
+        replica = Prepared(
+            task=calls,
+            model=model,
+            tensors=model_tensors.describe(model),
+            train=examples,
+            test=examples,
+            device=CPU,
+            divided=divided,
+        )
+        found = replica.evaluate(model, Split.TEST, BATCH)
+        assert divided._peers.traffic.messages > 0
+    assert_same(found, evaluated(calls, model), 1e-5)
+
+
+class Larger(Images):
+    """Its tests are of larger images."""
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh())
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        side = 9 if split == Split.TEST else 7
+        return TensorDataset(torch.zeros(SAMPLES, 2, side, 6), torch.zeros(SAMPLES))
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        found: Tensor = model(batch[0]).square().mean()
+        return found
+
+
+def test_tests_of_another_shape_are_refused_before_the_training() -> None:
+    calls = TaskCalls(Larger())
+    with pytest.raises(LossError, match=r"are \(2, 7, 6\), .* test split \(2, 9, 6\); give"):
+        division.common_sample_shape(calls, calls.model(0))
+
+
+def gradients(model: nn.Module) -> list[Tensor | None]:
+    return [each.grad for each in model.parameters()]
+
+
+def train(model: nn.Module, divided: DividedModel | None = None) -> None:
+    x = torch.randn(4, *SAMPLE, generator=torch.Generator().manual_seed(2)).double()
+    with nullcontext() if divided is None else divided.computing(0):
+        # Dropout draws other numbers in one process.
+        model.eval()
+        loss = model(x).square().sum()
+    loss.backward()
+
+
+def test_another_model_is_measured_and_the_trained_one_goes_on() -> None:
+    """As the final model, which is read from its file."""
+    calls = TaskCalls(Images(), Precision.FLOAT64)
+    trained, other = a_model(calls), a_model(calls, seed=7)
+    alone, other_alone = copy.deepcopy(trained), copy.deepcopy(other)
+    with in_parts(trained, 2, SAMPLE) as divided:
+        for _ in range(2):
+            train(trained, divided)
+            train(alone)
+            torch.testing.assert_close(gradients(trained), gradients(alone))
+            found = evaluated(calls, other, divided.evaluating(other))
+            assert_same(found, evaluated(calls, other_alone), 1e-10)
+
+
+class Flat(Images):
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(84, 40))
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        return {"squares": model(batch[0]).square().sum()}
+
+
+def test_an_evaluation_sees_what_the_shards_have_written_since_and_sends_it_once() -> None:
+    calls = TaskCalls(Flat(), Precision.FLOAT64)
+    model = calls.model(1)
+    alone = copy.deepcopy(model)
+    with in_parts(model, 4, SAMPLE) as divided:
+        evaluated(calls, model, divided.evaluating(model))
+        for each in (model, alone):
+            for parameter in each.parameters():
+                # Through another view, as vectors of shards are.
+                parameter.data.mul_(1.5)
+        before = divided._peers.traffic.nbytes
+        found = evaluated(calls, model, divided.evaluating(model))
+        sent = divided._peers.traffic.nbytes - before
+    assert_same(found, evaluated(calls, alone), 1e-10)
+    # Ten rows and their biases to each of three, and all images, for the loss and the measure once.
+    assert sent == 3 * (10 * 85 + 84 * SAMPLES) * 8
+
+
+def test_what_a_loss_takes_derivatives_of_is_dropped_with_its_batch() -> None:
+    calls = TaskCalls(Attacked(), Precision.FLOAT64)
+    model = a_model(calls)
+    with in_parts(model, 2, SAMPLE) as divided:
+        evaluated(calls, model, divided.evaluating(model))
+        # The second call of the last batch, of which nobody went backward.
+        assert len(divided._part._outputs) <= 2
