@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from disttrain.job import defaults, manifest_file
 from disttrain.parallel import cost
 from disttrain.parallel.cost import Machine, PlannedStep, Purpose
 from disttrain.parallel.partitioned import CannotPartition
+from disttrain.parallel.partitioning import Way
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import sample_shape
@@ -120,10 +121,12 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         jitter=jitter,
     )
     purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
+    ways = cast("Mapping[str, Way]", loaded.spec.replicas.partitioning or {})
     planned, refused = [], []
     for grid in grids:
         try:
-            planned.append(cost.plan(model, grid, machine, shape, samples, purpose=purpose))
+            counts = cost.counted(model, grid, shape, samples, ways)
+            planned.append(counts.step(machine, purpose))
         except CannotPartition as error:
             refused.append(f"{_said(grid)}: {error}")
     if as_json:
