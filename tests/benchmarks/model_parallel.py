@@ -39,7 +39,7 @@ from disttrain.parallel import (
     partition,
     reconstruction_losses,
 )
-from disttrain.parallel.cost import Loss, Machine, counted
+from disttrain.parallel.cost import Counts, Loss, counted
 from disttrain.parallel.layers.partitioned import PartitionedLayer
 
 H100_FLOPS = {"float32": 67e12, "bfloat16": 989e12}
@@ -197,11 +197,14 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
 
     One after the other in the same processes, since a shared machine is faster and slower.
     """
-    before_all = planned(model, machine_here(peers))
+    plans = counts(model)
     whole = Training.of(part(model, Grid(1, 1), Alone(), job.device), model, job)
     divided = Training.of(part(model, Grid(*job.grid), peers, job.device), model, job)
     found = []
-    for each in range(-1, job.rounds):
+    for number in range(-1, job.rounds):
+        # In each round, as the speed of a shared machine is another one in the next.
+        machine = machine_here(peers)
+        said = {name: each.step(machine).seconds for name, each in plans.items()}
         seconds = {}
         exposed = {}
         for name, training, works in (
@@ -218,9 +221,9 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
             seconds[name] = (time.perf_counter() - began) / job.steps
             after = asdict(peers.traffic)
             exposed[name] = {key: (after[key] - before[key]) / job.steps for key in after}
-        if each >= 0:
+        if number >= 0:
             waited = exposed["waiting"]["exposed_seconds"]
-            found.append({**seconds, **exposed["divided"], "waited_seconds": waited, **before_all})
+            found.append({**seconds, **exposed["divided"], "waited_seconds": waited, **said})
     return found
 
 
@@ -302,13 +305,13 @@ def compared(name: str, batch: int, ranks: Sequence[Sequence[dict[str, float]]])
     return {"model": name, **medians}
 
 
-def planned(model: Model, machine: Machine) -> dict[str, float]:
-    """Seconds that `disttrain plan` says."""
+def counts(model: Model) -> dict[str, Counts]:
+    """Of one process and of two partitions."""
     with torch.device("meta"):
         made = model.make()
     grids = {"planned_seconds_of_one": Grid(1, 1), "planned_seconds": Grid(1, 2)}
     return {
-        name: counted(made, grid, model.sample, model.batch, loss=model.loss).step(machine).seconds
+        name: counted(made, grid, model.sample, model.batch, loss=model.loss)
         for name, grid in grids.items()
     }
 
@@ -321,6 +324,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", type=int, default=200, help="rows of an image, on a GPU")
+    parser.add_argument("--only", help="the CPU's network with this name alone")
     options = parser.parse_args()
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -332,6 +336,8 @@ def cpu_rows(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ba
     rows, bars = [], []
     bounds = {"CIFAR-10 network": 0.85, "local image model": 0.85, "speech model": 0.7}
     for name, model in on_cpu(quick=options.quick).items():
+        if options.only not in {None, name}:
+            continue
         job = Job(
             model=name,
             quick=options.quick,

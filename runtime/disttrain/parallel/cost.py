@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from disttrain.parallel.array import DistributedArray, Everywhere
+from disttrain.parallel.array import DistributedArray
 from disttrain.parallel.communicator import (
     Communicator,
     Done,
@@ -29,7 +29,7 @@ from disttrain.parallel.layers.partitioned import OverWindows, PartitionedLayer,
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.parallel.partitioning import Way, on_meta, partition
-from disttrain.parallel.windows import Grid
+from disttrain.parallel.windows import Grid, on_one
 
 
 class Purpose(Enum):
@@ -42,14 +42,22 @@ class Purpose(Enum):
 
 
 class Loss(Enum):
-    """What is to become small, and so what of the output has to be where."""
+    """What is to become small, and so what of the output has to be where.
+
+    All partitions have the samples, if nothing else is said.
+    """
 
     OF_OUTPUT = "of the whole output"
     """Each partition gathers it."""
+    IN_FIRST = "in the first partition"
+    """That alone has the samples, and gathers the output: so it is in a job."""
     OF_PARTS = "of the divided output"
     """Nobody gathers it, as in `losses.one_vs_all`."""
     OF_STACKS = "of each stack's reconstruction"
     """All stacks jointly: see `reconstruction`. Nobody gathers the output."""
+
+
+_GATHERS = (Loss.OF_OUTPUT, Loss.IN_FIRST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,7 +281,7 @@ def slowest_of(partitions: int) -> float:
 def _of(
     part: Partitioned, peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss
 ) -> list[LayerCost]:
-    value = Value.of_input(torch.empty(samples, *sample, device="meta"), peers)
+    value = _input(peers, sample, samples, loss)
     found = []
     target: Value | None = None
     for layer in part.modules():
@@ -285,19 +293,36 @@ def _of(
             if target is not None and isinstance(layer.windowed, UnitFilters2d):
                 found.append(_reconstruction(layer, value, target, peers))
             target = value if isinstance(layer.windowed, ReconstructionTarget) else None
-    if loss is Loss.OF_OUTPUT and not isinstance(value.array, Everywhere):
-        peers.begin()
-        activations = _nbytes(value.array.everywhere())
-        found.append(
-            LayerCost(
-                flops=0.0,
-                sent=peers.traffic,
-                received=peers.received,
-                passes=1,
-                activation_bytes=activations,
-            )
-        )
+    if loss in _GATHERS and isinstance(value.array, DistributedArray):
+        found.append(_gathered(value.array, peers, loss))
     return found
+
+
+def _input(peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss) -> Value:
+    x = torch.empty(samples, *sample, device="meta")
+    value = Value.of_input(x, peers)
+    if loss is not Loss.IN_FIRST:
+        return value
+    tensor, height, width = value.array.tensor, value.array.height, value.array.width
+    windows = on_one(0, peers.size, height, width)
+    own = tensor if peers.rank == 0 else tensor[:, :, :0, :0]
+    return Value(DistributedArray(own, windows, height, width, peers), value.is_flat)
+
+
+def _gathered(array: DistributedArray, peers: _Imagined, loss: Loss) -> LayerCost:
+    """The output, where the loss is."""
+    peers.begin()
+    if loss is Loss.IN_FIRST:
+        found, passes = array.fetch(on_one(0, peers.size, array.height, array.width)), 2
+    else:
+        found, passes = array.everywhere(), 1
+    return LayerCost(
+        flops=0.0,
+        sent=peers.traffic,
+        received=peers.received,
+        passes=passes,
+        activation_bytes=_nbytes(found),
+    )
 
 
 def _tied_sum(part: Partitioned) -> list[LayerCost]:

@@ -64,6 +64,26 @@ def test_messages_and_bytes_are_those_of_a_step(grid: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("grid", [(1, 2), (2, 2)])
+def test_messages_of_a_loss_in_the_first_partition_are_those_of_a_step(
+    grid: tuple[int, int],
+) -> None:
+    model, x = a_network(), torch.randn(5, *SAMPLE)
+
+    def one(peers: Communicator) -> Traffic:
+        made = partition(model, Grid(*grid), peers, SAMPLE)
+        found = made.from_first(made.no_input(5, x.dtype) if peers.rank else x)
+        found.sum().backward()  # type: ignore[no-untyped-call]
+        return peers.traffic
+
+    sent = in_partitions(grid[0] * grid[1], one)
+
+    step = counted(model, Grid(*grid), SAMPLE, 5, loss=Loss.IN_FIRST).step(MACHINE)
+
+    assert step.nbytes == sum(each.nbytes for each in sent) > 0
+    assert step.messages == sum(each.messages for each in sent)
+
+
+@pytest.mark.parametrize("grid", [(1, 2), (2, 2)])
 def test_messages_of_an_objective_in_each_stack_are_those_of_a_step(grid: tuple[int, int]) -> None:
     model, sample = two_stacks(), (3, 13, 14)
     x = torch.randn(4, *sample)
