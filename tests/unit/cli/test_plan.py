@@ -107,6 +107,19 @@ def test_shards_of_partitions_are_told_briefly(
     assert line.endswith(said)
 
 
+def test_it_divides_as_the_manifest_says(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replicas = 'replicas: {partitions: 2, partitioning: {"4": whole}}'
+    job.write_text(job.read_text() + f"  {replicas}\n")
+
+    assert planned(monkeypatch, job, "--partitions", "2", "--flops", "1e9", "--json") == 0
+
+    (step,) = json.loads(capsys.readouterr().out)["steps"]
+    # Both have the filters; the first one has the whole Linear.
+    assert step["parameters"] == 40 + 650
+
+
 def test_inference_has_fewer_products_and_less_memory(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
