@@ -24,21 +24,22 @@ from torch import distributed, multiprocessing, nn
 from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "cifar10"))
 
+from builders.paper_networks import autoencoder, billions, small_image, speech
 from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
+from cifar10 import cifar_network
 from disttrain.groups import gloo
 from disttrain.parallel import (
     Alone,
     Communicator,
     Grid,
-    L2Pool2d,
-    LocalContrastNorm2d,
-    LocallyConnected2d,
     Partitioned,
     partition,
+    reconstruction_losses,
 )
-from disttrain.parallel.cost import Machine, plan
+from disttrain.parallel.cost import Counts, Loss, counted
 from disttrain.parallel.layers.partitioned import PartitionedLayer
 
 H100_FLOPS = {"float32": 67e12, "bfloat16": 989e12}
@@ -54,58 +55,28 @@ class Model:
     classes: int
     batch: int
     grids: Sequence[tuple[int, int]] = ()
+    loss: Loss = Loss.OF_OUTPUT
 
 
 def cifar() -> nn.Sequential:
-    """CCPCPCPFFF, as `examples/cifar10`."""
-    layers: list[nn.Module] = []
-    for inputs, outputs, pools in ((3, 32, False), (32, 32, True), (32, 64, True), (64, 64, True)):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.LeakyReLU(0.01)]
-        layers += [nn.MaxPool2d(2)] if pools else []
-    layers += [nn.Flatten(), nn.Linear(1024, 256), nn.LeakyReLU(0.01)]
-    return nn.Sequential(*layers, nn.Linear(256, 128), nn.LeakyReLU(0.01), nn.Linear(128, 10))
+    """The example's, behind what makes numbers of its bytes."""
+    network = cifar_network(channels_last=False)
+    assert isinstance(network, nn.Sequential)
+    return network[1:]
 
 
-def image() -> nn.Sequential:
-    """Locally connected stages with pooling and contrast normalisation, at a small size."""
-    return nn.Sequential(
-        LocallyConnected2d(3, 8, 10, input_size=(64, 64), stride=2, block=2, bias=False),
-        L2Pool2d(3, 2, 1),
-        LocalContrastNorm2d(5),
-        LocallyConnected2d(8, 8, 10, input_size=(28, 28), stride=2, block=2, bias=False),
-        L2Pool2d(3, 2, 1),
-        nn.Flatten(),
-        nn.Linear(8 * 10 * 10, 100),
-    )
-
-
-def speech() -> nn.Sequential:
-    """Fully connected, with the widths of Dean et al. 2012, section 5."""
-    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(11 * 40, 2560), nn.Sigmoid()]
-    for _ in range(3):
-        layers += [nn.Linear(2560, 2560), nn.Sigmoid()]
-    return nn.Sequential(*layers, nn.Linear(2560, 8192))
-
-
-def billions(size: int) -> nn.Sequential:
-    """Three stacks of 20 x 20 fields, blocks 4 x 4 x 8 and a step of 4; as each step shrinks it."""
-    layers: list[nn.Module] = []
-    channels = 3
-    for _ in range(3):
-        layer = LocallyConnected2d(
-            channels, 8, 20, input_size=(size, size), stride=4, block=4, bias=False
-        )
-        layers += [layer, L2Pool2d(5, 1, 2), LocalContrastNorm2d(5)]
-        channels, size = 8, 4 * ((size - 20) // 4 + 1)
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(8 * size * size, 10))
+def two_stacks() -> nn.Sequential:
+    """Of the joint update of Coates et al. 2013, at a small size."""
+    return autoencoder(52, 4, stacks=2)
 
 
 def on_cpu(*, quick: bool) -> dict[str, Model]:
     batch = 8 if quick else 96
     return {
         "CIFAR-10 network": Model(cifar, (3, 32, 32), 10, batch),
-        "local image model": Model(image, (3, 64, 64), 100, batch),
-        "speech model": Model(speech, (1, 11, 40), 8192, batch),
+        "local image model": Model(small_image, (3, 64, 64), 100, batch),
+        "speech model": Model(speech, (11 * 40,), 8192, batch),
+        "autoencoder": Model(two_stacks, (3, 52, 52), 1, batch, loss=Loss.OF_STACKS),
     }
 
 
@@ -169,16 +140,22 @@ def part(model: Model, grid: Grid, peers: Communicator, device: str) -> Partitio
     for layer in made.modules():
         if isinstance(layer, PartitionedLayer):
             for parameter in layer.parameters():
-                # Filters of their own for each place have their inputs in the last dimension.
-                fan_in = parameter[0].numel() if layer.is_tied else parameter.shape[-1]
-                scale = fan_in**-0.5 if parameter.dim() > 1 else 0.0
-                nn.init.normal_(parameter, std=scale)
+                initialise(parameter, is_tied=layer.is_tied)
     for layer in made.modules():
         if isinstance(layer, PartitionedLayer) and layer.is_tied:
             for parameter in layer.parameters():
                 # The same values in all partitions.
                 parameter.data.copy_(peers.sum(parameter.data) / peers.size)
     return made
+
+
+def initialise(parameter: nn.Parameter, *, is_tied: bool) -> None:
+    if parameter.dim() < 2:
+        nn.init.constant_(parameter, 0.0 if parameter.dim() else 1.0)
+        return
+    # Filters of their own for each place have their inputs in the last dimension.
+    fan_in = parameter[0].numel() if is_tied else parameter.shape[-1]
+    nn.init.normal_(parameter, std=fan_in**-0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +166,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     x: torch.Tensor
     labels: torch.Tensor
+    loss: Loss
     precision: str = "float32"
 
     @classmethod
@@ -196,16 +174,22 @@ class Training:
         torch.manual_seed(0)
         x = torch.randn(model.batch, *model.sample).to(job.device)
         labels = torch.randint(0, model.classes, (model.batch,)).to(job.device)
-        return cls(made, torch.optim.SGD(made.parameters(), lr=0.001), x, labels, job.precision)
+        optimizer = torch.optim.SGD(made.parameters(), lr=0.001)
+        return cls(made, optimizer, x, labels, model.loss, job.precision)
 
     def step(self) -> float:
         is_half = self.precision == "bfloat16"
         with torch.autocast(self.x.device.type, torch.bfloat16, enabled=is_half):
-            loss = functional.cross_entropy(self.made(self.x).float(), self.labels)
+            loss = self._forward()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return float(loss.detach())
+
+    def _forward(self) -> torch.Tensor:
+        if self.loss is Loss.OF_STACKS:
+            return torch.stack(reconstruction_losses(self.made, self.x)).sum()
+        return functional.cross_entropy(self.made(self.x).float(), self.labels)
 
 
 def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float]]:
@@ -213,11 +197,14 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
 
     One after the other in the same processes, since a shared machine is faster and slower.
     """
-    before_all = planned(model, machine_here(peers))
+    plans = counts(model)
     whole = Training.of(part(model, Grid(1, 1), Alone(), job.device), model, job)
     divided = Training.of(part(model, Grid(*job.grid), peers, job.device), model, job)
     found = []
-    for each in range(-1, job.rounds):
+    for number in range(-1, job.rounds):
+        # In each round, as the speed of a shared machine is another one in the next.
+        machine = machine_here(peers)
+        said = {name: each.step(machine).seconds for name, each in plans.items()}
         seconds = {}
         exposed = {}
         for name, training, works in (
@@ -234,9 +221,9 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
             seconds[name] = (time.perf_counter() - began) / job.steps
             after = asdict(peers.traffic)
             exposed[name] = {key: (after[key] - before[key]) / job.steps for key in after}
-        if each >= 0:
+        if number >= 0:
             waited = exposed["waiting"]["exposed_seconds"]
-            found.append({**seconds, **exposed["divided"], "waited_seconds": waited, **before_all})
+            found.append({**seconds, **exposed["divided"], "waited_seconds": waited, **said})
     return found
 
 
@@ -318,13 +305,13 @@ def compared(name: str, batch: int, ranks: Sequence[Sequence[dict[str, float]]])
     return {"model": name, **medians}
 
 
-def planned(model: Model, machine: Machine) -> dict[str, float]:
-    """Seconds that `disttrain plan` says."""
+def counts(model: Model) -> dict[str, Counts]:
+    """Of one process and of two partitions."""
     with torch.device("meta"):
         made = model.make()
     grids = {"planned_seconds_of_one": Grid(1, 1), "planned_seconds": Grid(1, 2)}
     return {
-        name: plan(made, grid, machine, model.sample, model.batch).seconds
+        name: counted(made, grid, model.sample, model.batch, loss=model.loss)
         for name, grid in grids.items()
     }
 
@@ -337,6 +324,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", type=int, default=200, help="rows of an image, on a GPU")
+    parser.add_argument("--only", help="the CPU's network with this name alone")
     options = parser.parse_args()
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -348,6 +336,8 @@ def cpu_rows(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ba
     rows, bars = [], []
     bounds = {"CIFAR-10 network": 0.85, "local image model": 0.85, "speech model": 0.7}
     for name, model in on_cpu(quick=options.quick).items():
+        if options.only not in {None, name}:
+            continue
         job = Job(
             model=name,
             quick=options.quick,
@@ -359,8 +349,9 @@ def cpu_rows(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Ba
             grid=(1, 2),
         )
         rows.append(compared(name, model.batch, run(job)))
-        reached = rows[-1]["of_two_processes"]
-        bars.append(Bar(f"{name}: two partitions, of two processes", reached, bounds[name]))
+        if name in bounds:
+            reached = rows[-1]["of_two_processes"]
+            bars.append(Bar(f"{name}: two partitions, of two processes", reached, bounds[name]))
         say(str(rows[-1]))
     return rows, bars
 

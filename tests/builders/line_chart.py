@@ -26,6 +26,8 @@ class LineChart:
 
     across: str
     upwards: str
+    is_logarithmic: bool = False
+    """Upwards."""
 
     def draw(self, path: Path, runs: Mapping[str, Sequence[Points]]) -> None:
         """Write the picture; a name without any point is left out.
@@ -36,7 +38,8 @@ class LineChart:
         axes = figure.add_subplot()
         for name, several in runs.items():
             _draw_median(axes, name, [run for run in several if run])
-        axes.set(xlabel=self.across, ylabel=self.upwards, xlim=(0, None), ylim=(0, None))
+        axes.set(xlabel=self.across, ylabel=self.upwards, xlim=(0, None))
+        axes.set(**{"yscale": "log"} if self.is_logarithmic else {"ylim": (0, None)})
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)

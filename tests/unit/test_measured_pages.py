@@ -47,7 +47,7 @@ def test_a_page_is_what_its_benchmark_writes(benchmark: Any) -> None:
     assert without_figures((PAGES / name).read_text()) == without_figures(written)
 
 
-@pytest.mark.parametrize("name", ["figures.md", "replicas.md", "README.md"])
+@pytest.mark.parametrize("name", ["figures.md", "replicas.md", "partitions.md", "README.md"])
 def test_a_page_shows_pictures_that_exist(name: str) -> None:
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (PAGES / name).read_text())
 

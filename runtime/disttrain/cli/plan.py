@@ -2,20 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
-from disttrain.cli import plan_picture
+from disttrain.cli import plan_picture, plan_text
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
+from disttrain.cli.plan_beside import Beside
 from disttrain.job import defaults, manifest_file
 from disttrain.parallel import cost
-from disttrain.parallel.cost import Machine, PlannedStep, Purpose
+from disttrain.parallel.cost import Counts, Loss, Machine, PlannedStep, Purpose
 from disttrain.parallel.partitioned import CannotPartition
+from disttrain.parallel.partitioning import Way
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import sample_shape
@@ -24,24 +26,6 @@ from disttrain.simulation.errors import WrongMachines
 
 _MOST_PARTITIONS = 256
 _GRID = re.compile(r"([1-9][0-9]{0,3})(?:x([1-9][0-9]{0,3}))?")
-_WORTH = 0.95
-"""More partitions are worth it as long as they take at most this of the time."""
-_BAR = 24
-_TITLES = (
-    "partitions",
-    "grid",
-    "step",
-    "speed-up",
-    "crossing",
-    "waiting",
-    "GFLOP",
-    "parameters",
-    "activations",
-    "memory",
-    "sent",
-    "messages",
-)
-
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
 Partitions = Annotated[
     str, typer.Option(metavar="N,N", help="Numbers of partitions, or grids as 2x3.")
@@ -93,7 +77,8 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     Nothing is trained: the divided model runs without values, and what its layers compute and send
     is counted. Seconds are of forward and backward of one batch, by the machine that the options
     describe. Operations, parameters, activations and memory are those of the partition with the
-    most. Only an nn.Sequential can be divided.
+    most. Only an nn.Sequential can be divided. What a job moves beside that, such as pushes to
+    shards, is told and is not in these seconds.
 
     Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
 
@@ -120,18 +105,20 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         jitter=jitter,
     )
     purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
-    planned, refused = [], []
-    for grid in grids:
-        try:
-            planned.append(cost.plan(model, grid, machine, shape, samples, purpose=purpose))
-        except CannotPartition as error:
-            refused.append(f"{_said(grid)}: {error}")
+    ways = cast("Mapping[str, Way]", loaded.spec.replicas.partitioning or {})
+    counts, refused = _counted(
+        grids,
+        lambda each: cost.counted(model, each, shape, samples, ways, loss=Loss.IN_FIRST),
+    )
+    planned = [each.step(machine, purpose) for each in counts]
+    beside = None if inference else Beside.of(loaded.spec, model, counts)
     if as_json:
-        typer.echo(json.dumps(_document(planned, refused, machine), indent=2))
+        typer.echo(json.dumps(_document(planned, refused, machine, beside), indent=2))
     else:
-        typer.echo("\n".join(lines(planned, refused, machine, samples)))
+        more = beside.lines(machine_speed) if beside else ()
+        typer.echo("\n".join(plan_text.lines(planned, refused, machine, samples, more)))
     if plot is not None and planned:
-        points = [(step.partitions, _gain(planned[0], step)) for step in planned]
+        points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
         plot.write_text(plan_picture.svg(points, f"{loaded.metadata.name}: {purpose.value}"))
     raise typer.Exit(0 if planned else 2)
 
@@ -156,95 +143,26 @@ def grids_of(text: str) -> tuple[Grid, ...]:
     return tuple(sorted(found, key=found.__getitem__))
 
 
-def advice(planned: Sequence[PlannedStep]) -> str:
-    """Whether more partitions will help, in a sentence. Pure."""
-    taken = first = planned[0]
-    for step in planned[1:]:
-        if step.seconds <= _WORTH * taken.seconds:
-            taken = step
-    if len(planned) == 1:
-        return "Name several numbers of partitions to compare them."
-    if not first.seconds:
-        return "The model has no dense products, which is all that is counted: measure it."
-    if taken is first:
-        return (
-            f"More than {_partitions(first)} will hardly help: what crosses takes what they save."
-        )
-    text = (
-        f"Take {_partitions(taken)}: a step is {first.seconds / taken.seconds:.2g} times as fast "
-        f"as with {first.partitions}."
-    )
-    if planned[-1] is not taken:
-        more = planned[-1].seconds / taken.seconds
-        text += f" {planned[-1].partitions} hardly help: they take {more:.2g} times as long."
-    return text
-
-
-def lines(
-    planned: Sequence[PlannedStep], refused: Sequence[str], machine: Machine, samples: int
-) -> Iterator[str]:
-    """What a person reads."""
-    yield from (f"cannot be divided: {each}" for each in refused)
-    if not planned:
-        return
-    yield (
-        f"a batch of {samples}, {machine.flops_per_second / 1e9:.3g} GFLOP/s, "
-        f"{8 * machine.bytes_per_second / 1e9:.3g} Gbit/s, {machine.latency_seconds * 1e6:.3g} us"
-    )
-    yield "".join(f"{title:>12}" for title in _TITLES)
-    fastest = max(_gain(planned[0], step) for step in planned)
-    for step in planned:
-        gained = _gain(planned[0], step)
-        bar = "#" * max(1, round(_BAR * gained / fastest))
-        yield "".join(f"{cell:>12}" for cell in _cells(step, gained)) + f"  {bar}"
-    yield from planned[-1].notes
-    yield advice(planned)
-
-
-def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
-    """In the order of `_TITLES`."""
-    seconds = step.seconds or 1.0
-    yield str(step.partitions)
-    yield _said(step.grid)
-    yield _time(step.seconds)
-    yield f"{gained:.2f}"
-    yield f"{step.crossing_seconds / seconds:.0%}"
-    yield f"{step.waiting_seconds / seconds:.0%}"
-    yield f"{step.flops / 1e9:.3g}"
-    yield f"{step.parameters:,}"
-    yield _bytes(step.activation_bytes)
-    yield _bytes(step.memory_bytes)
-    yield _bytes(step.nbytes)
-    yield f"{step.messages:,}"
-
-
-def _gain(first: PlannedStep, step: PlannedStep) -> float:
-    """How many times as fast; 1 where neither takes any time that is counted."""
-    return first.seconds / step.seconds if step.seconds else 1.0
+def _counted(
+    grids: Sequence[Grid], count: Callable[[Grid], Counts]
+) -> tuple[Sequence[Counts], Sequence[str]]:
+    """What can be divided, and why the rest cannot."""
+    counts, refused = [], []
+    for grid in grids:
+        try:
+            counts.append(count(grid))
+        except CannotPartition as error:
+            refused.append(f"{plan_text.said(grid)}: {error}")
+    return counts, refused
 
 
 def _document(
-    planned: Sequence[PlannedStep], refused: Sequence[str], machine: Machine
+    planned: Sequence[PlannedStep],
+    refused: Sequence[str],
+    machine: Machine,
+    beside: Beside | None,
 ) -> dict[str, Any]:
-    steps = [{**asdict(step), "speed_up": _gain(planned[0], step)} for step in planned]
+    steps = [{**asdict(step), "speed_up": plan_text.gain(planned[0], step)} for step in planned]
     found: dict[str, Any] = {"machine": asdict(machine), "steps": steps, "refused": list(refused)}
-    return {**found, "advice": advice(planned) if planned else None}
-
-
-def _partitions(step: PlannedStep) -> str:
-    return f"{step.partitions} partition{'s' if step.partitions > 1 else ''}"
-
-
-def _said(grid: Grid) -> str:
-    return f"{grid.rows}x{grid.columns}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number} B"
+    found["job"] = beside.document() if beside else None
+    return {**found, "advice": plan_text.advice(planned) if planned else None}

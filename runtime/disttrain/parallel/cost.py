@@ -10,20 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
-from disttrain.parallel.array import Everywhere
-from disttrain.parallel.communicator import Communicator, Done, Exchange, Traffic
-from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
+from disttrain.parallel.array import DistributedArray
+from disttrain.parallel.communicator import (
+    Communicator,
+    Done,
+    Exchange,
+    Traffic,
+    summed_for_all,
+)
+from disttrain.parallel.layers.partitioned import OverWindows, PartitionedLayer, Value
+from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.parallel.partitioning import Way, on_meta, partition
-from disttrain.parallel.windows import Grid
-
-_BACKWARD = 2.0
-"""Products of backward by those of forward: the gradients of inputs and of parameters."""
+from disttrain.parallel.windows import Grid, on_one
 
 
 class Purpose(Enum):
@@ -35,12 +41,34 @@ class Purpose(Enum):
     """Forward alone."""
 
 
+class Loss(Enum):
+    """What is to become small, and so what of the output has to be where.
+
+    All partitions have the samples, if nothing else is said.
+    """
+
+    OF_OUTPUT = "of the whole output"
+    """Each partition gathers it."""
+    IN_FIRST = "in the first partition"
+    """That alone has the samples, and gathers the output: so it is in a job."""
+    OF_PARTS = "of the divided output"
+    """Nobody gathers it, as in `losses.one_vs_all`."""
+    OF_STACKS = "of each stack's reconstruction"
+    """All stacks jointly: see `reconstruction`. Nobody gathers the output."""
+
+
+_GATHERS = (Loss.OF_OUTPUT, Loss.IN_FIRST)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerCost:
     """Of one partition, for one batch."""
 
     flops: float
     """In forward."""
+    backward: int = 0
+    """How many times as many in backward: once for the gradient of the input, once for those of
+    parameters."""
     sent: Traffic
     """In forward. Backward sends back what forward has received."""
     received: Traffic
@@ -111,33 +139,69 @@ class _Imagined(Communicator):
         return torch.empty_like(tensor)
 
 
-def plan(  # noqa: PLR0913  What a step depends on.
+class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts as torch's own counter does, but does not look into what is no product."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0.0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        found = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            self.flops += formula(*args, **(kwargs or {}), out_val=found)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What the partitions of a model do for a batch, whatever machines they have."""
+
+    grid: Grid
+    costs: Sequence[Sequence[LayerCost]]
+    """Of each partition, in the order of the layers."""
+    parts: Sequence[Partitioned]
+
+    def step(self, machine: Machine, purpose: Purpose = Purpose.TRAINING) -> PlannedStep:
+        """What it takes there."""
+        if purpose is Purpose.TRAINING:
+            return _planned(self.grid, machine, self.costs, self.parts, purpose)
+        # Batch statistics are those of training, and nothing goes back.
+        forward = [
+            [replace(each, backward=0, passes=1, sums=0, summed_bytes=0) for each in layers]
+            for layers in self.costs
+        ]
+        return _planned(self.grid, machine, forward, self.parts, purpose)
+
+
+def counted(
     model: nn.Module,
     grid: Grid,
-    machine: Machine,
     sample: Sequence[int],
     samples: int,
     overrides: Mapping[str, Way] | None = None,
     *,
-    gathers_output: bool = True,
-    purpose: Purpose = Purpose.TRAINING,
-) -> PlannedStep:
+    loss: Loss = Loss.OF_OUTPUT,
+) -> Counts:
     """A step of `samples` with the model in so many partitions. Raises CannotPartition.
 
-    `model` keeps its values. `gathers_output`: the loss is of the whole output, in each partition.
+    `model` keeps its values.
     """
     nowhere = on_meta(model)
     costs, parts = [], []
     for rank in range(grid.size):
         peers = _Imagined(rank, grid.size)
         parts.append(partition(nowhere, grid, peers, sample, overrides))
-        found = _of(parts[-1], peers, sample, samples, gathers_output=gathers_output)
-        found += _tied_sum(parts[-1])
-        if purpose is Purpose.INFERENCE:
-            # Batch statistics are those of training, and nothing goes back.
-            found = [replace(each, passes=1, sums=0, summed_bytes=0) for each in found]
-        costs.append(found)
-    return _planned(grid, machine, costs, parts, purpose)
+        costs.append(_of(parts[-1], peers, sample, samples, loss) + _tied_sum(parts[-1]))
+    return Counts(grid=grid, costs=costs, parts=parts)
 
 
 def square_grid(partitions: int) -> Grid:
@@ -154,10 +218,9 @@ def _planned(
     purpose: Purpose,
 ) -> PlannedStep:
     seconds = waiting = crossing = 0.0
-    products = 1.0 if purpose is Purpose.INFERENCE else 1.0 + _BACKWARD
     for layer in zip(*costs, strict=True):
         # The next layer needs something of the others, so that all end together.
-        computing = max(products * each.flops for each in layer) / machine.flops_per_second
+        computing = max(map(_products, layer)) / machine.flops_per_second
         late = computing * machine.jitter * slowest_of(grid.size)
         moving = max(_moving(each, machine, grid.size) for each in layer)
         seconds += computing + late + moving
@@ -168,7 +231,7 @@ def _planned(
         seconds=seconds,
         waiting_seconds=waiting,
         crossing_seconds=crossing,
-        flops=max(products * sum(each.flops for each in layers) for layers in costs),
+        flops=max(sum(map(_products, layers)) for layers in costs),
         parameters=max(map(_parameters, parts)),
         activation_bytes=max(sum(each.activation_bytes for each in layers) for layers in costs),
         memory_bytes=max(
@@ -178,6 +241,10 @@ def _planned(
         messages=sum(each.passes * each.sent.messages for layers in costs for each in layers),
         notes=parts[0].notes,
     )
+
+
+def _products(cost: LayerCost) -> float:
+    return (1 + cost.backward) * cost.flops
 
 
 def _parameters(part: Partitioned) -> int:
@@ -212,32 +279,50 @@ def slowest_of(partitions: int) -> float:
 
 
 def _of(
-    part: Partitioned,
-    peers: _Imagined,
-    sample: Sequence[int],
-    samples: int,
-    *,
-    gathers_output: bool,
+    part: Partitioned, peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss
 ) -> list[LayerCost]:
-    value = Value.of_input(torch.empty(samples, *sample, device="meta"), peers)
+    value = _input(peers, sample, samples, loss)
     found = []
+    target: Value | None = None
     for layer in part.modules():
-        if isinstance(layer, PartitionedLayer):
-            value, cost = _layer(layer, value, peers)
-            found.append(cost)
-    if gathers_output and not isinstance(value.array, Everywhere):
-        peers.begin()
-        activations = _nbytes(value.array.everywhere())
-        found.append(
-            LayerCost(
-                flops=0.0,
-                sent=peers.traffic,
-                received=peers.received,
-                passes=1,
-                activation_bytes=activations,
-            )
-        )
+        if not isinstance(layer, PartitionedLayer):
+            continue
+        value, cost = _layer(layer, value, peers)
+        found.append(cost)
+        if loss is Loss.OF_STACKS and isinstance(layer, OverWindows):
+            if target is not None and isinstance(layer.windowed, UnitFilters2d):
+                found.append(_reconstruction(layer, value, target, peers))
+            target = value if isinstance(layer.windowed, ReconstructionTarget) else None
+    if loss in _GATHERS and isinstance(value.array, DistributedArray):
+        found.append(_gathered(value.array, peers, loss))
     return found
+
+
+def _input(peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss) -> Value:
+    x = torch.empty(samples, *sample, device="meta")
+    value = Value.of_input(x, peers)
+    if loss is not Loss.IN_FIRST:
+        return value
+    tensor, height, width = value.array.tensor, value.array.height, value.array.width
+    windows = on_one(0, peers.size, height, width)
+    own = tensor if peers.rank == 0 else tensor[:, :, :0, :0]
+    return Value(DistributedArray(own, windows, height, width, peers), value.is_flat)
+
+
+def _gathered(array: DistributedArray, peers: _Imagined, loss: Loss) -> LayerCost:
+    """The output, where the loss is."""
+    peers.begin()
+    if loss is Loss.IN_FIRST:
+        found, passes = array.fetch(on_one(0, peers.size, array.height, array.width)), 2
+    else:
+        found, passes = array.everywhere(), 1
+    return LayerCost(
+        flops=0.0,
+        sent=peers.traffic,
+        received=peers.received,
+        passes=passes,
+        activation_bytes=_nbytes(found),
+    )
 
 
 def _tied_sum(part: Partitioned) -> list[LayerCost]:
@@ -260,15 +345,36 @@ def _tied_sum(part: Partitioned) -> list[LayerCost]:
 
 def _layer(layer: PartitionedLayer, value: Value, peers: _Imagined) -> tuple[Value, LayerCost]:
     peers.begin()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    has_gradient = value.array.tensor.requires_grad
+    with _Products() as counter:
         value = layer(value)
     return value, LayerCost(
-        flops=float(counter.get_total_flops()),
+        flops=counter.flops,
+        backward=has_gradient + any(each.requires_grad for each in layer.parameters()),
         sent=peers.traffic,
         received=peers.received,
+        passes=1 + has_gradient,
         sums=2 * peers.traffic.sums,
         summed_bytes=2 * peers.summed_bytes,
         activation_bytes=_nbytes(value.array.tensor),
+    )
+
+
+def _reconstruction(layer: OverWindows, value: Value, target: Value, peers: _Imagined) -> LayerCost:
+    """As `reconstruction_losses` gives a target back and sums up its error."""
+    assert isinstance(target.array, DistributedArray)  # noqa: S101  As a target leaves it.
+    peers.begin()
+    with _Products() as counter:
+        back = layer.transposed(value, target.array.windows).tensor
+        summed_for_all(back.sum(), peers)
+    return LayerCost(
+        flops=counter.flops,
+        backward=2,
+        sent=peers.traffic,
+        received=peers.received,
+        sums=peers.traffic.sums,
+        summed_bytes=peers.summed_bytes,
+        activation_bytes=_nbytes(back),
     )
 
 

@@ -1,0 +1,87 @@
+"""What `disttrain plan` tells of what a job moves beside the messages of its layers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from disttrain.cli.plan_text import byte_size, said
+from disttrain.job import defaults
+from disttrain.job.spec import Spec
+from disttrain.parallel.cost import Counts
+from disttrain.parallel.windows import Grid
+from disttrain.replica import model_tensors, shard_plan
+from disttrain.replica.shard_plan import OfParts, OfShards
+
+_MOST_LISTED = 8
+"""Partitions whose shards are told one by one."""
+
+
+class Beside(NamedTuple):
+    """Of a job's training."""
+
+    shards: OfShards | None
+    """None: replicas hold the parameters."""
+    parts: Mapping[Grid, OfParts]
+
+    @classmethod
+    def of(cls, spec: Spec, model: nn.Module, counts: Sequence[Counts]) -> "Beside":
+        formats = defaults.formats(spec)
+        layout = model_tensors.describe(model, formats.held).layout
+        return cls(
+            shard_plan.of_shards(layout, spec.shards, formats) if spec.shards else None,
+            {each.grid: shard_plan.of_parts(each.parts, layout, spec.shards) for each in counts},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        parts = [{"grid": asdict(grid), **asdict(each)} for grid, each in self.parts.items()]
+        return {"shards": asdict(self.shards) if self.shards else None, "parts": parts}
+
+    def lines(self, bytes_per_second: float) -> Iterator[str]:
+        """What a person reads."""
+        if self.shards is not None:
+            yield _of_shards(self.shards, bytes_per_second)
+        for grid, parts in self.parts.items():
+            if grid.size > 1:
+                yield _of_parts(grid, parts, bytes_per_second)
+
+
+def _of_shards(shards: OfShards, bytes_per_second: float) -> str:
+    pushed, fetched = shards.pushed, shards.fetched
+    seconds = (sum(pushed) + sum(fetched)) / bytes_per_second
+    count = len(pushed)
+    return (
+        f"the first process of a replica has {count} connection{'s' if count > 1 else ''}, one to "
+        f"each shard. A push is {byte_size(sum(pushed))}, at one shard {byte_size(max(pushed))}; a "
+        f"fetch {byte_size(sum(fetched))} and {byte_size(max(fetched))}. Both take {seconds:.3g} s"
+    )
+
+
+def _of_parts(grid: Grid, parts: OfParts, bytes_per_second: float) -> str:
+    seconds = (parts.given_bytes + parts.returned_bytes) / bytes_per_second
+    text = (
+        f"{said(grid)}: for each step it gives the others "
+        f"{byte_size(parts.given_bytes)} of values, and gets {byte_size(parts.returned_bytes)} of "
+        f"gradients, which takes {seconds:.3g} s"
+    )
+    return f"{text}; {_holders(parts.shards)}" if any(parts.shards) else text
+
+
+def _holders(shards: Sequence[Sequence[int]]) -> str:
+    if len(shards) > _MOST_LISTED:
+        counts = [len(each) for each in shards]
+        return f"values of a partition lie on {min(counts)} to {max(counts)} shards"
+    told = (f"of {rank} on {_ranges(each)}" for rank, each in enumerate(shards))
+    return f"values lie on shards: {', '.join(told)}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """As "0-3+7"."""
+    found = []
+    for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        first, *_, last = [number for _, number in run] * 2
+        found.append(str(first) if first == last else f"{first}-{last}")
+    return "+".join(found) or "none"
