@@ -99,6 +99,8 @@ class Launcher:
         self._given_up: Outcome | None = None
         self._killed = False
         self._room = Room()
+        self._restarts: dict[str, str] = {}
+        """What is to be told of groups that start again, once all of their processes have ended."""
 
     def run(self) -> Outcome:
         """Run the job to its end. Whatever happens, no process is left when this returns."""
@@ -245,10 +247,13 @@ class Launcher:
         elif isinstance(verdict, Restart):
             self._restart(event, verdict)
         elif isinstance(verdict, GiveUpReason):
+            # A process that ended before, since it missed this one, does not start again either.
+            self._restarts.pop(names.parse(event.name).group, None)
             self._give_up(event, verdict)
         elif not exit_.is_orderly:
             # The job has ended: the coordinator must not wait for this one, too. Or its group has.
             self._link.died(event, self._log_tail(event))
+        self._tell_restart(names.parse(event.name).group)
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
@@ -260,7 +265,12 @@ class Launcher:
             self._link.died(event, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
         cause = last_words(event.code, self._log_tail(event))
-        self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
+        group = names.parse(event.name).group
+        self._restarts[group] = f"{event.name}: {exit_}{cause}; {again}"
+
+    def _tell_restart(self, group: str) -> None:
+        if group in self._restarts and not self._supervision.is_ending(group):
+            self._watcher.event(self._restarts.pop(group))
 
     def _give_up(self, event: Ended, verdict: GiveUpReason) -> None:
         self._given_up = self._failed(event, verdict)

@@ -173,6 +173,12 @@ class Supervision:
             if process.name != names.COORDINATOR:
                 _cancel(process)
 
+    def is_ending(self, group: str) -> bool:
+        """Whether a process of it is still to end, since another one has ended."""
+        return any(
+            each.state is State.STOPPING and each.group == group for each in self.processes.values()
+        )
+
     @property
     def running(self) -> list[Process]:
         """Those told to end with their group included."""

@@ -83,6 +83,16 @@ def test_an_error_that_no_restart_heals_counts_whoever_ended_first() -> None:
     assert start(supervision, 100.0) == []
 
 
+def test_a_group_ends_until_its_last_process_has_ended() -> None:
+    supervision = running()
+    assert not supervision.is_ending("replica-0")
+    supervision.ended(MEMBERS[1], KILLED, 1.0)
+    assert supervision.is_ending("replica-0")
+    assert not supervision.is_ending("replica-1")
+    supervision.ended(MEMBERS[0], KILLED, 1.1)
+    assert not supervision.is_ending("replica-0")
+
+
 def test_who_was_ended_with_its_group_did_not_end_early() -> None:
     supervision = running()
     supervision.ended(MEMBERS[0], KILLED, 1.0)
