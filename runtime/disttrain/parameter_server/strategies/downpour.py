@@ -157,7 +157,7 @@ class PushedGradients(HolderSide):
         _require_sound(header, self.state)
         if header.chunk == 0:
             self._check_age(header)
-        part = self.values.pushed(header, self.config.pushed)
+        part = self.values.pushed(header, self.config.pushed, self.fragment(header))
         if part is None:
             what = f"elements {header.first} to {header.first + header.count}"
             raise Refused(Reason.WRONG_LAYOUT, f"{what} are not chunk {header.chunk}")
