@@ -101,6 +101,10 @@ class Merging:
         header = a_chunk_header(verb, CHUNK, incarnation=1, receiver_incarnation=1)
         return header._replace(sender=sender, incarnation=self.incarnations[sender])
 
+    def said(self, number: int) -> int:
+        """What headers call a fragment."""
+        return 0 if len(self.fragments) == 1 else self.fragments[number].on_the_wire
+
     def chunks(self, number: int) -> tuple[Part, ...]:
         """Of a fragment."""
         return self.share.fragment_chunks(placements.PARAMETERS, self.fragments[number])
@@ -128,7 +132,7 @@ class Merging:
             samples=samples,
             local_samples=samples,
             local_steps=steps,
-            fragment=self.fragments[number].on_the_wire if said is None else said,
+            fragment=self.said(number) if said is None else said,
         )
         payload = difference[part.first : part.first + part.count].contiguous()
         return list(self.shard.handle(header, payload.numpy().data.cast("B")))
@@ -148,7 +152,7 @@ class Merging:
 
     def fetch(self, sender: int, vector: Vector = OWN, number: int | None = None) -> Tensor | None:
         """All of a vector, or a fragment; None: it is to be asked for again."""
-        fragment = 0 if number is None else self.fragments[number].on_the_wire
+        fragment = 0 if number is None else self.said(number)
         chunks = len(self.chunks(number)) if number is not None else self.share.num_chunks(vector)
         found = []
         for chunk in range(chunks):

@@ -391,7 +391,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a chunk of another fragment than its push is of",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="self.config.pushed, self.fragment(header))",
+        old="self.config.pushed, fragment)",
         new="self.config.pushed)",
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),

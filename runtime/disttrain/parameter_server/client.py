@@ -211,7 +211,7 @@ class Push:
             samples=self.samples,
             lease=self.lease,
             lease_offset=self.lease_offset,
-            fragment=self.fragment.on_the_wire,
+            fragment=0 if self.fragment == WHOLE else self.fragment.on_the_wire,
             local_steps=self.local_steps,
             local_samples=self.local_samples,
         )

@@ -55,9 +55,8 @@ class FetchTask(Task):
         self._link = link
         self._into = into
         self._fragment = fragment
-        self._header = identity.header(Verb.FETCH)._replace(
-            sequence=number, fragment=fragment.on_the_wire
-        )
+        said = 0 if fragment == WHOLE else fragment.on_the_wire
+        self._header = identity.header(Verb.FETCH)._replace(sequence=number, fragment=said)
         self._requests: list[list[Part]] = []
         self._expected: dict[tuple[int, int], Part] = {}
         self._asked = 0

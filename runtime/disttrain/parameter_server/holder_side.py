@@ -139,6 +139,9 @@ class HolderSide(ABC):
     takes_model_from: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
 
+    fragments: int = 0
+    """Of what is trained, that are pushed by themselves; 0: there are none."""
+
     values: Values
     """The shard's, from `begin` on."""
 

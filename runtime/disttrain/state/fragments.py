@@ -30,8 +30,8 @@ class Fragment(NamedTuple):
 
     @property
     def on_the_wire(self) -> int:
-        """What headers call it; 0 is the whole vector."""
-        return 0 if self.fragments == 1 else self.number + 1
+        """What headers call it, unless it is the whole vector, which is 0."""
+        return self.number + 1
 
     def runs(self, elements: int) -> tuple[Range, ...]:
         """Its stripes in a vector of so many elements."""

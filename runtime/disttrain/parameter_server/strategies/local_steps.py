@@ -33,7 +33,6 @@ class PushedDifferences(PushedGradients):
 
     bound: NormBound | None = None
     """None: a push may be as long as it is."""
-    fragments: int = 1
     merging: Merging | None = None
     """None: each push changes the parameters by itself."""
 
