@@ -16,6 +16,7 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.narrowing import widened
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
@@ -45,7 +46,10 @@ class OneShard(PushClient, FetchClient):
         gradient = self._gradient(push)
         if push.scale != 1.0:
             gradient = gradient * push.scale
-        self.values[placements.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
+        values = self.values[placements.PARAMETERS]
+        for run in push.fragment.runs(len(values)):
+            part = slice(run.first, run.end)
+            values[part].add_(gradient[part], alpha=-self.learning_rate)
         for buffers, runs in push.runs().items():
             for run in runs:
                 sent = tensor(push.buffers[buffers], buffers)[run.first : run.end]
@@ -61,10 +65,13 @@ class OneShard(PushClient, FetchClient):
             return widened(tensor(sent, vector), 0, len(self.values[placements.PARAMETERS]))
         return tensor(sent, vector).float()
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
         assert self.fetch_gate.wait(20)
         for vector, buffer in into.items():
-            tensor(buffer, vector).copy_(self.values[vector.held])
+            there, here = self.values[vector.held], tensor(buffer, vector)
+            of = fragment if vector.is_trained else WHOLE
+            for run in of.runs(len(there)):
+                here[run.first : run.end] = there[run.first : run.end]
         return FetchResult(
             versions=(Version(1, self.version),), samples=self.samples, buffers_changed=True
         )

@@ -17,11 +17,12 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("fragments", [1, 4])
 @pytest.mark.parametrize("adopt", ["replace", "add"])
-def test_one_replica_is_the_plain_loop_on_the_gpu(adopt: str) -> None:
+def test_one_replica_is_the_plain_loop_on_the_gpu(adopt: str, fragments: int) -> None:
     model, server = a_network().to("cuda"), OneShard(1.0)
     plain = copy.deepcopy(model)
-    manifest = local_steps(steps=7, adopt=adopt, optimizer=adamw())
+    manifest = local_steps(steps=8, fragments=fragments, adopt=adopt, optimizer=adamw())
     one = LocalTraining(model, server, manifest, device="cuda")
     given = batches(1)
     for _ in range(50):

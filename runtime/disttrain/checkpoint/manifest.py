@@ -127,7 +127,9 @@ class AnyManifest(Strict):
     seed: Count
     samples: Count
     """Training samples in it, as the coordinator counts them; what holders have may be ahead."""
-    update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$"), AfterValidator(present_name)]
+    update_rule: Annotated[
+        str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(present_name)
+    ]
     """The optimizer: "sgd", "momentum", "adagrad"."""
     tensors: tuple[ModelTensor, ...]
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from disttrain.checkpoint.manifest import FileEntry
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import ElementType, Header
@@ -114,21 +115,23 @@ class Values:
             and header.first + header.count <= held.end
         )
 
-    def pushed(self, header: Header, beside: Sequence[str]) -> Part | None:
-        """What a chunk of a push is of; None: it does not fit.
+    def pushed(
+        self, header: Header, beside: Sequence[str], fragment: Fragment = WHOLE
+    ) -> Part | None:
+        """What a chunk of a push of this fragment is of; None: it does not fit.
 
         The parameters' chunks come first, cut as everywhere, each after those of the vectors that
         are pushed `beside` it; then parts of the buffers.
         """
         trained, group = self.trained, 1 + len(beside)
-        parameter_chunks = self.share.num_chunks(trained)
+        parameter_chunks = len(self.share.fragment_chunks(trained, fragment))
         number, place = divmod(header.chunk, group)
         if number >= parameter_chunks:
             found = self.vector_of(header)
             fits = found is not None and found.name == BUFFERS and self.holds(found, header)
             return Part(found, header.chunk, header.first, header.count) if found and fits else None
         vector = [*map(trained.beside, beside), trained][place]
-        part = self.share.chunk(vector, number)
+        part = self.share.fragment_chunks(vector, fragment)[number]
         said = header.vector, header.first, header.count
         known = self.share.placement.number(vector), part.first, part.count
         is_own_type = header.element_type == vector.element_type

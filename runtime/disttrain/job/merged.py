@@ -9,6 +9,7 @@ from disttrain.job.shard_rule import ShardRule
 OWN: Final = "own"
 """The vector that a replica computes with: the parameters less what it has pushed and no merge
 holds yet."""
+MOST_FRAGMENTS: Final = 64
 MOST_REPLICAS: Final = 64
 """Each has a vector on every shard."""
 
@@ -27,10 +28,12 @@ class Merged(ShardRule):
     """Of the job."""
     quorum: Count
     grace_seconds: NotNegative
+    fragments: Count = 1
+    """Each is merged by itself."""
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        return merged_name(self.inner)
+        return merged_name(self.inner, self.fragments)
 
     @property
     def kept(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -47,6 +50,7 @@ class Merged(ShardRule):
         return tuple(f"gathered_{index}" for index in range(self.replicas))
 
 
-def merged_name(inner: OuterRule) -> str:
-    """In checkpoints: without the quorum, what is gathered there would be lost."""
-    return f"merged_{inner.name}"
+def merged_name(inner: OuterRule, fragments: int = 1) -> str:
+    """In checkpoints: without the quorum, or in other fragments, what is gathered would be lost."""
+    name = f"merged_{inner.name}"
+    return name if fragments == 1 else f"{name}_in_{fragments}"

@@ -20,6 +20,7 @@ from disttrain.parameter_server.conversation import (
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.parameter_server.fetching import FetchClient, FetchResult
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
@@ -168,6 +169,13 @@ class Push:
     """Factor for the gradient: gradient-norm clipping."""
     samples: int = 0
     """Training samples behind it."""
+    fragment: Fragment = WHOLE
+    """What of the gradient is sent."""
+    fragment_bytes: int = 0
+    """How much that is; 0: the whole buffer."""
+    local_steps: int = 0
+    local_samples: int = 0
+    """As in `Header`."""
     lease: int = 0
     lease_offset: int = 0
     """Position after it."""
@@ -187,7 +195,7 @@ class Push:
         runs = self.runs().items()
         beside = sum(buffer.nbytes for buffer in self.beside.values())
         return (
-            self.gradient.nbytes
+            (self.fragment_bytes or self.gradient.nbytes)
             + beside
             + sum(run.count * vector.element_bytes for vector, ranges in runs for run in ranges)
         )
@@ -203,6 +211,9 @@ class Push:
             samples=self.samples,
             lease=self.lease,
             lease_offset=self.lease_offset,
+            fragment=0 if self.fragment == WHOLE else self.fragment.on_the_wire,
+            local_steps=self.local_steps,
+            local_samples=self.local_samples,
         )
 
     def runs(self) -> Mapping[Vector, Sequence[Range]]:
@@ -220,11 +231,8 @@ class Push:
         runs = self.runs()
         buffers = sorted(runs, key=share.placement.number)
         trained = share.trained.rounded(self.rounded_to)
-        found = [
-            share.chunk(vector, chunk.chunk)
-            for chunk in share.all_chunks([trained])
-            for vector in (*self.beside, trained)
-        ]
+        vectors = [share.fragment_chunks(v, self.fragment) for v in (*self.beside, trained)]
+        found = [part for group in zip(*vectors, strict=True) for part in group]
         return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 
 

@@ -5,7 +5,6 @@ A fetch from a shard asks in windows, and places each chunk where it belongs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from disttrain.parameter_server.conversation import (
     ClientConfig,
@@ -15,6 +14,7 @@ from disttrain.parameter_server.conversation import (
     refusal,
 )
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.share import Part
 from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import Header, Verb
@@ -41,7 +41,12 @@ class FetchTask(Task):
     """Some vectors' chunks from one shard; its next incarnation is asked for all of them again."""
 
     def __init__(
-        self, link: ShardLink, identity: Identity, number: int, into: Mapping[Vector, Buffer]
+        self,
+        link: ShardLink,
+        identity: Identity,
+        number: int,
+        into: Mapping[Vector, Buffer],
+        fragment: Fragment = WHOLE,
     ) -> None:
         self.version = UNKNOWN
         """Of the first chunk: every other one is of this version or a later one."""
@@ -49,7 +54,9 @@ class FetchTask(Task):
         """Training samples in that version."""
         self._link = link
         self._into = into
-        self._header = identity.header(Verb.FETCH)._replace(sequence=number)
+        self._fragment = fragment
+        said = 0 if fragment == WHOLE else fragment.on_the_wire
+        self._header = identity.header(Verb.FETCH)._replace(sequence=number, fragment=said)
         self._requests: list[list[Part]] = []
         self._expected: dict[tuple[int, int], Part] = {}
         self._asked = 0
@@ -99,7 +106,7 @@ class FetchTask(Task):
         if share is None:
             return
         if not self._expected or self.version.incarnation not in (0, self._link.incarnation):
-            missing = share.all_chunks(self._into)
+            missing = share.all_chunks(self._into, self._fragment)
             self.version = UNKNOWN
         else:
             missing = list(self._expected.values())
@@ -131,13 +138,19 @@ class FetchTask(Task):
 
 
 def _runs(missing: Sequence[Part]) -> list[list[Part]]:
-    """Neighbouring chunks, a few at a time."""
+    """Neighbouring chunks, a few at a time; they lie side by side in the vector."""
     runs: list[list[Part]] = []
-    for _, group in groupby(
-        enumerate(missing), lambda item: (item[1].vector, item[1].chunk - item[0])
-    ):
-        run = [part for _, part in group]
-        runs.extend(run[i : i + CHUNKS_PER_REQUEST] for i in range(0, len(run), CHUNKS_PER_REQUEST))
+    for part in missing:
+        before = runs[-1][-1] if runs else None
+        is_next = (
+            before is not None
+            and (before.vector, before.chunk + 1) == (part.vector, part.chunk)
+            and before.first + before.count == part.first
+        )
+        if is_next and len(runs[-1]) < CHUNKS_PER_REQUEST:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
     return runs
 
 
@@ -149,14 +162,15 @@ class FetchClient(Conversation):
         self._number = 0
         self._versions: tuple[Version, ...] = ()
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
         """Fill the buffers (whole vectors); blocks until every shard has answered.
 
+        `fragment`: of what is trained nothing else is filled.
         No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
         buffers is of no use.
         """
         self._number += 1
-        tasks = self._fetch(self._number, into)
+        tasks = self._fetch(self._number, into, fragment)
         versions = tuple(task.version for task in tasks)
         has_buffers = any(vector.name == BUFFERS for vector in into)
         changed = has_buffers and versions != self._versions
@@ -171,5 +185,7 @@ class FetchClient(Conversation):
         """
         self._fetch(evaluation, {trial: into})
 
-    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> list[FetchTask]:
-        return self.ask(lambda link: FetchTask(link, self._config.identity, number, into))
+    def _fetch(
+        self, number: int, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE
+    ) -> list[FetchTask]:
+        return self.ask(lambda link: FetchTask(link, self._config.identity, number, into, fragment))

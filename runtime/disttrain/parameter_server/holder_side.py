@@ -12,8 +12,10 @@ from disttrain.job.spec import Spec
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import Decision, Deliveries, SenderIncarnation
 from disttrain.parameter_server.messages import Version
+from disttrain.parameter_server.quorum import Gathered
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.step_counts import StepCounts
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
@@ -65,8 +67,8 @@ class ShardState:
     live_replicas: int = 1
     steps: StepCounts = field(default_factory=lambda: StepCounts(Range(0, 0)))
     """Of a rule that counts them."""
-    gathered: dict[int, int] = field(default_factory=dict)
-    """Samples by replica that were pushed and that no merge holds yet; see `job.merged`."""
+    gathered: Gathered = field(default_factory=dict)
+    """What was pushed and no merge holds yet; see `job.merged`."""
     clock: Callable[[], float] | None = None
     """Of what a shard does by itself. None: a record says when."""
     description: dict[str, str] = field(default_factory=dict)
@@ -137,6 +139,9 @@ class HolderSide(ABC):
     takes_model_from: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
 
+    fragments: int = 0
+    """Of what is trained, that are pushed by themselves; 0: there are none."""
+
     values: Values
     """The shard's, from `begin` on."""
 
@@ -197,13 +202,22 @@ class HolderSide(ABC):
     def advance(self) -> None:  # noqa: B027 - most do nothing but what they are asked for.
         """Do what is due by itself."""
 
-    def finish(self) -> None:  # noqa: B027 - most keep nothing that waits for more.
-        """Nothing more is pushed: put what waits for more into the values."""
+    def finish(self, fragment: int | None = None) -> None:  # noqa: B027 - most have none.
+        """Nothing more is pushed: put what waits for more into the values.
+
+        `fragment`: of this one alone.
+        """
 
     @property
     def due_at(self) -> float | None:
         """By the state's clock, when `advance` has something to do; None: that is not known."""
         return None
+
+    def fragment(self, header: Header) -> Fragment:
+        """What a PUSH or a FETCH is of. Raises Refused where there is no such fragment."""
+        if header.fragment:
+            raise Refused(Reason.MALFORMED, f"fragment {header.fragment}, and there are none here")
+        return WHOLE
 
     def unfetchable(self, header: Header) -> Refused | None:
         """Why something is not to be had now; None: it may be."""

@@ -65,8 +65,8 @@ class Kind(IntEnum):
     """With `audit: summary`: COMMITTED of the `chunks` evaluations `first` to `sequence` that one
     coordinator commanded; the first at `read_version` (ns). `lease` is the CRC-32 of who counts."""
     MERGED = 16
-    """Only with `record: true`. What was pushed since the last merge, of `samples`, was merged into
-    the parameters after update `version`."""
+    """Only with `record: true`. What was pushed since the last merge of fragment `chunk`, of
+    `samples`, was merged into the parameters after update `version`."""
 
 
 class Record(NamedTuple):

@@ -1,4 +1,7 @@
-"""What a shard gathers of several replicas until it merges them, and who waits for that."""
+"""What a shard gathers of several replicas until it merges them, and who waits for that.
+
+Each fragment of the parameters by itself; without fragments, they are one.
+"""
 
 from collections.abc import Collection, Iterable
 from functools import partial
@@ -8,9 +11,10 @@ from disttrain.job.merged import OWN
 from disttrain.parameter_server import quorum
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.outer_rules.merged import MergedRule
-from disttrain.parameter_server.quorum import Quorum
+from disttrain.parameter_server.quorum import Quorum, Work
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 
@@ -32,7 +36,11 @@ class Merging:
         self._state = state
         self._records = records
         self._patience = partial(quorum.patience, waits=waits)
-        self._quorum = Quorum(rule.config.quorum, rule.config.grace_seconds)
+        config = rule.config
+        self._quorums = [
+            Quorum(config.quorum, config.grace_seconds) for _ in range(config.fragments)
+        ]
+        """Of each fragment."""
         self._served_at: dict[int, float] = {}
         """By replica, when it began to get what it computes with."""
         self._waits_until: dict[int, float] = {}
@@ -40,40 +48,57 @@ class Merging:
 
     @property
     def ends_at(self) -> float | None:
-        return self._quorum.ends_at
+        known = [each.ends_at for each in self._quorums if each.ends_at is not None]
+        return min(known, default=None)
 
     def restore(self) -> None:
         """Begin with what a checkpoint holds.
 
         Who has left the job for good has no vector any more.
         """
-        self._quorum.merged()
-        gathered, replicas = self._state.gathered, self._rule.config.replicas
-        lost = {sender: gathered.pop(sender) for sender in list(gathered) if sender >= replicas}
+        for each in self._quorums:
+            each.merged()
+        gathered, lost = self._state.gathered, {}
+        for fragment, work in list(gathered.items()):
+            for sender in [one for one in work if one >= self._rule.config.replicas]:
+                lost[sender] = work.pop(sender).samples
+            if not work:
+                del gathered[fragment]
         if lost:
             LOG.warning("goes on without replicas whose pushes were not merged", samples=lost)
 
-    def pushed(self, sender: int, samples: int) -> None:
+    def pushed(self, sender: int, fragment: Fragment, work: Work) -> None:
         """A push is complete."""
-        gathered, clock = self._state.gathered, self._state.clock
-        gathered[sender] = gathered.get(sender, 0) + samples
+        gathered = self._state.gathered.setdefault(fragment.number, {})
+        gathered[sender] = gathered.get(sender, Work(0, 0)).and_then(work)
+        clock = self._state.clock
         if clock is not None:
             now, began = clock(), self._served_at.get(sender)
             self._waits_until[sender] = now + self._patience(None if began is None else now - began)
 
-    def is_due(self, live: Collection[int]) -> bool:
-        """Whether to merge now."""
+    def due(self, live: Collection[int]) -> list[int]:
+        """Fragments to merge now."""
         state = self._state
         if state.clock is None or not state.is_initialised:
-            return False
-        return self._quorum.is_due(state.gathered, live, state.clock())
+            return []
+        now = state.clock()
+        return [
+            fragment
+            for fragment, quorum in enumerate(self._quorums)
+            if quorum.is_due(state.gathered.get(fragment, {}), live, now)
+        ]
 
-    def holds(self, sender: int, vector: Vector | None) -> bool:
+    def holds(self, sender: int, vector: Vector | None, fragment: Fragment) -> bool:
         """Whether a fetch has to be asked for again, since a merge may come in time."""
-        clock, gathered = self._state.clock, self._state.gathered
+        clock = self._state.clock
         if clock is None or vector is None or vector.name != OWN:
             return False
-        if sender in gathered and clock() < self._waits_until.get(sender, 0.0):
+        is_gathered = any(
+            sender in work
+            for number, work in self._state.gathered.items()
+            if number == fragment.number or fragment == WHOLE
+        )
+        if is_gathered and clock() < self._waits_until.get(sender, 0.0):
             return True
         self._waits_until.pop(sender, None)
         self._served_at[sender] = clock()
@@ -83,19 +108,18 @@ class Merging:
         """It has fetched what evaluations measure, and waits for no merge any more."""
         self._waits_until.pop(sender, None)
 
-    def merge(self, values: Values, rate: float) -> None:
-        """Bring what is gathered into the parameters."""
-        state, share, trained = self._state, values.share, values.trained
-        weights = quorum.weights(state.gathered)
-        for number in range(share.num_chunks(trained)):
-            part = share.chunk(trained, number)
+    def merge(self, number: int, values: Values, rate: float) -> None:
+        """Bring what is gathered of a fragment into the parameters."""
+        state, fragment = self._state, Fragment(number, len(self._quorums))
+        work = state.gathered.pop(number)
+        weights = quorum.weights(work)
+        for part in values.share.fragment_chunks(values.trained, fragment):
             if state.cut is not None:
                 state.cut.before_change(part)
             chunk = Chunk(values.part(part), values.beside(part), {})
             self._rule.merge(chunk, weights, rate)
-        self._records.merged(state.count, sum(state.gathered.values()))
-        state.gathered.clear()
-        self._quorum.merged()
+        self._records.merged(state.count, number, sum(one.samples for one in work.values()))
+        self._quorums[number].merged()
 
     def forget(self, senders: Iterable[int]) -> None:
         """How fast these replicas were says nothing of their next incarnations."""

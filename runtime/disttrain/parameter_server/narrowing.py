@@ -4,19 +4,21 @@ Both sides keep float32; what is rounded, to nearest and ties to even, is what o
 carries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from disttrain.holder.values import bytes_of, tensor_of
+from disttrain.state.placement import Range
 from disttrain.transport.header import (
     BLOCK_BYTES,
     BLOCK_ELEMENTS,
     SCALE_BYTES,
     ElementType,
     Header,
+    blocks_around,
 )
 
 _MARKED = torch.iinfo(torch.int16).min
@@ -91,6 +93,8 @@ class Rounding:
     element_type = ElementType.BFLOAT16
     scale = 1.0
     """What holders will multiply the next push by."""
+    runs: Sequence[Range] | None = None
+    """What of the next push is sent, in whole blocks of int8; None: all."""
 
     def round(self, gradient: Tensor, into: Tensor) -> None:
         """Write the rounded gradient to memory of its own."""
@@ -114,16 +118,24 @@ class ErrorFeedback(Rounding):
         """The gradient's own memory is written to, too."""
         if not len(self.rest):
             self.rest = torch.zeros_like(gradient)
-        gradient.add_(self.rest, alpha=1.0 / self.scale)
-        self.rest.copy_(gradient)
+        for run in self.runs or (Range(0, len(gradient)),):
+            sent, rest = gradient[run.first : run.end], self.rest[run.first : run.end]
+            offset, nbytes = blocks_around(run.first, run.count)
+            is_plain = self.element_type is ElementType.BFLOAT16
+            place = (run.first, run.end) if is_plain else (offset, offset + nbytes)
+            self._round(sent, rest, into[slice(*place)])
+
+    def _round(self, sent: Tensor, rest: Tensor, into: Tensor) -> None:
+        sent.add_(rest, alpha=1.0 / self.scale)
+        rest.copy_(sent)
         if self.element_type is ElementType.BFLOAT16:
-            self.rest.sub_(into.copy_(gradient))
+            rest.sub_(into.copy_(sent))
         else:
-            quantise(gradient, into)
+            quantise(sent, into)
             for blocks in _blocks(into):
-                part = self.rest[blocks.first : blocks.first + blocks.numbers.numel()]
+                part = rest[blocks.first : blocks.first + blocks.numbers.numel()]
                 part.sub_(_widen(blocks)[: len(part)])
-        self.rest.mul_(self.scale)
+        rest.mul_(self.scale)
 
 
 class Narrowing:

@@ -1,6 +1,8 @@
 """When what replicas have pushed is merged, and how long a replica is asked to wait. Pure."""
 
 from collections.abc import Collection, Mapping
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
 
 LEAST_PATIENCE_SECONDS = 2.0
 """Of a replica that waits for the merge: less than the pauses of a busy machine would end it."""
@@ -11,8 +13,23 @@ _SLACK = 0.5
 """Of the same time, where a replica computes meanwhile: the fetch has to be over before its next
 push."""
 
-COLUMNS = ("sender", "samples")
-"""Of the table in a checkpoint: samples that each replica has pushed since the last merge."""
+COLUMNS = ("sender", "samples", "steps", "fragment")
+"""Of the table in a checkpoint. Earlier versions wrote the first two of them."""
+
+
+class Work(NamedTuple):
+    """What a replica has pushed of a fragment since its last merge."""
+
+    samples: int
+    steps: int
+    """0: an earlier version has not noted how many."""
+
+    def and_then(self, other: "Work") -> "Work":
+        return Work(self.samples + other.samples, self.steps + other.steps)
+
+
+Gathered: TypeAlias = dict[int, dict[int, Work]]
+"""By fragment and replica, what no merge holds yet."""
 
 
 class Quorum:
@@ -43,13 +60,20 @@ class Quorum:
         self._since = None
 
 
-def weights(samples: Mapping[int, int]) -> dict[int, float]:
-    """What each replica counts in the mean, by the samples that it has pushed.
+def weights(work: Mapping[int, Work]) -> dict[int, float]:
+    """What each replica counts in the mean: by its samples times its samples of a step.
 
-    The paper's weight is samples times samples of a step. The latter is `batchSize` for all.
+    By samples alone where nobody knows the steps of one of them.
     """
-    whole = sum(samples.values())
-    return {sender: one / whole if whole else 1.0 / len(samples) for sender, one in samples.items()}
+    by_steps = all(one.steps for one in work.values())
+    parts = {
+        sender: Fraction(one.samples**2, one.steps) if by_steps else Fraction(one.samples)
+        for sender, one in work.items()
+    }
+    whole = sum(parts.values())
+    return {
+        sender: float(one / whole) if whole else 1.0 / len(parts) for sender, one in parts.items()
+    }
 
 
 def patience(computing_seconds: float | None, *, waits: bool) -> float:
@@ -63,13 +87,18 @@ def patience(computing_seconds: float | None, *, waits: bool) -> float:
     return _SLACK * (computing_seconds or 0.0)
 
 
-def as_rows(samples: Mapping[int, int]) -> list[list[int]]:
-    return [[sender, one] for sender, one in sorted(samples.items())]
+def as_rows(gathered: Gathered) -> list[list[int]]:
+    return [
+        [sender, *one, fragment]
+        for fragment, work in sorted(gathered.items())
+        for sender, one in sorted(work.items())
+    ]
 
 
-def from_rows(rows: Collection[Collection[int]]) -> dict[int, int]:
+def from_rows(rows: Collection[Collection[int]]) -> Gathered:
     """Of several shards' tables, the most samples of each replica."""
-    found: dict[int, int] = {}
-    for sender, samples in rows:
-        found[sender] = max(samples, found.get(sender, 0))
+    found: Gathered = {}
+    for sender, samples, steps, fragment in rows:
+        work, one = found.setdefault(fragment, {}), Work(samples, steps)
+        work[sender] = max(one, work.get(sender, one))
     return found

@@ -116,9 +116,10 @@ class Records:
             record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
             self._append(record._replace(live_replicas=live_replicas))
 
-    def merged(self, version: int, samples: int) -> None:
+    def merged(self, version: int, fragment: int, samples: int) -> None:
         if self.every_chunk:
-            self._append(Record(kind=Kind.MERGED, version=version, samples=samples))
+            merge = Record(kind=Kind.MERGED, version=version, samples=samples, chunk=fragment)
+            self._append(merge)
 
     def committed(self, evaluation: int, command: Program) -> None:
         """One attempt for each group of an evaluation counts, if the command commits any."""

@@ -9,6 +9,7 @@ from disttrain.holder.restoring import Restored, TableForm, Wanted
 from disttrain.holder.values import Notes, Table, Values
 from disttrain.parameter_server import deliveries, quorum, step_counts
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderIncarnation
+from disttrain.parameter_server.quorum import Gathered
 from disttrain.parameter_server.step_counts import StepCounts
 
 _DELIVERIES, _STEPS, _GATHERED = "deliveries", "steps", "gathered"
@@ -34,7 +35,7 @@ class RestoredShard:
     delivered: dict[SenderIncarnation, Delivered] = field(default_factory=dict)
     steps: Sequence[Sequence[int]] = ()
     """Rows of `StepCounts`, perhaps of several shards."""
-    gathered: Mapping[int, int] = field(default_factory=dict)
+    gathered: Gathered = field(default_factory=dict)
     """As in `ShardState`."""
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
@@ -75,7 +76,7 @@ def _shard(restored: Restored) -> RestoredShard:
 
 
 def tables_of(
-    delivered: dict[SenderIncarnation, Delivered], steps: StepCounts, gathered: Mapping[int, int]
+    delivered: dict[SenderIncarnation, Delivered], steps: StepCounts, gathered: Gathered
 ) -> dict[str, Table]:
     rows = deliveries.to_rows(delivered)
     found = {_DELIVERIES: Table(columns=deliveries.COLUMNS, rows=rows)}
@@ -94,7 +95,7 @@ def steps_of(notes: Notes) -> Sequence[Sequence[int]]:
     return notes.tables[_STEPS].rows if _STEPS in notes.tables else ()
 
 
-def gathered_of(sources: Sequence[Notes]) -> dict[int, int]:
+def gathered_of(sources: Sequence[Notes]) -> Gathered:
     tables = [notes.tables[_GATHERED] for notes in sources if _GATHERED in notes.tables]
     return quorum.from_rows([row for table in tables for row in table.rows])
 

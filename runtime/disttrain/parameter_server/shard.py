@@ -24,7 +24,7 @@ from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.step_counts import StepCounts
 from disttrain.state.placement import Placement
-from disttrain.state.share import Share
+from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
@@ -102,7 +102,7 @@ class Shard:
         state.values, state.cut = restored.values, None
         state.count, state.samples = restored.version, restored.samples
         state.deliveries.restore(restored.delivered)
-        state.gathered = dict(restored.gathered)
+        state.gathered = {number: dict(of) for number, of in restored.gathered.items()}
         state.is_initialised = True
         self._enter(stage)
         goes_on = restored.update_rule == self.stage.config.name
@@ -210,26 +210,26 @@ class Shard:
         refused = self.stage.unfetchable(header)
         if refused is not None:
             raise refused
-        share = self.stage.values.share
+        share, fragment = self.stage.values.share, self.stage.fragment(header)
         vector, end = self.stage.fetched(header), header.chunk + header.count
-        if vector is None or end > share.num_chunks(vector) or header.count > MOST_CHUNKS_PER_FETCH:
+        parts = () if vector is None else share.fragment_chunks(vector, fragment)
+        if vector is None or end > len(parts) or header.count > MOST_CHUNKS_PER_FETCH:
             what = f"vector {header.vector}" if vector is None else str(vector)
             sentence = f"chunks {header.chunk} to {end} of {what} are not here"
             raise Refused(Reason.WRONG_LAYOUT, sentence)
         is_narrow = header.element_type == ElementType.BFLOAT16
         if is_narrow and not vector.travels_as(ElementType.BFLOAT16):
             raise Refused(Reason.WRONG_LAYOUT, f"{vector} does not travel as bfloat16")
-        return self._chunks(header, vector.narrow if is_narrow else vector)
+        return self._chunks(header, vector.narrow if is_narrow else vector, parts)
 
-    def _chunks(self, header: Header, vector: Vector) -> Answers:
-        share = self.stage.values.share
+    def _chunks(self, header: Header, vector: Vector, parts: Sequence[Part]) -> Answers:
         answer = self.state.answer(Verb.FETCHED, header)._replace(
-            chunks=share.num_chunks(vector),
+            chunks=len(parts),
             element_type=vector.element_type,
             samples=self.state.samples,
         )
         for number in range(header.chunk, header.chunk + header.count):
-            part = share.chunk(vector, number)
+            part = parts[number]
             payload = self.stage.served(header, part._replace(vector=vector.held))
             if vector != vector.held:
                 payload = self._narrowing.sent(payload)

@@ -144,9 +144,11 @@ class ReplayedReplica:
 
     def submits(self, push: Push) -> None:
         """What was computed since the last push is pushed."""
-        assert self._computed_on is not None  # noqa: S101  a batch was before
-        shards = len(self._recording.shards)
-        under_way = PushUnderWay(self._computed_on, tuple(self._items), shards)
+        shards, computed_on = len(self._recording.shards), self._computed_on
+        if computed_on is None:
+            # A fragment, after another one of the same steps.
+            computed_on = self._learner.model.parameters.detach().clone()
+        under_way = PushUnderWay(computed_on, tuple(self._items), shards)
         self._observer.under_way[self.ledger.incarnation, push.sequence] = under_way
         self.passes()
 

@@ -96,7 +96,7 @@ class ReplayedShard(ShardInMemory):
         elif record["kind"] == Kind.FENCED:
             self.shard.fence(sender(record))
         elif record["kind"] == Kind.MERGED:
-            self.shard.stage.finish()
+            self.shard.stage.finish(int(record["chunk"]))
 
     def wait_for(self, record: np.void) -> Request:
         """The chunk that the record names, once a replica has asked for it."""

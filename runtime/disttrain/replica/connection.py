@@ -15,7 +15,8 @@ from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.state.vector import PARAMETERS, Vector
+from disttrain.state.fragments import WHOLE, Fragment
+from disttrain.state.vector import BUFFERS, FROZEN, PARAMETERS, Vector
 from disttrain.telemetry import logs
 from disttrain.telemetry.metrics import Histogram
 from disttrain.transport.header import Reason
@@ -129,6 +130,7 @@ class FetchThread(ClientThread):
         into: Callable[[], dict[Vector, Buffer]],
         land: Callable[[], None] = lambda: None,
         after_seconds: float | None = 0.0,
+        fragment: Fragment = WHOLE,
     ) -> None:
         """Fetch `after_seconds`, or when it is waited for: with None not before that.
 
@@ -139,7 +141,7 @@ class FetchThread(ClientThread):
         if not self._asked:
             self._asked = True
             self._is_due.clear()
-            self._acts.put(lambda: self._fetch(into, land, after_seconds))
+            self._acts.put(lambda: self._fetch(into, land, after_seconds, fragment))
 
     def due(self) -> None:
         """Let what was asked for begin, if it waits for that; any thread."""
@@ -194,20 +196,27 @@ class FetchThread(ClientThread):
         into: Callable[[], dict[Vector, Buffer]],
         land: Callable[[], None],
         after_seconds: float | None,
+        fragment: Fragment,
     ) -> None:
         self._is_due.wait(after_seconds)
         if self._is_dropped:
             return
         began = self._cancellation.clock()
         buffers = into()
-        result = self.client.fetch(buffers)
+        result = self.client.fetch(buffers, fragment)
         land()
-        nbytes = sum(buffer.nbytes for buffer in buffers.values())
+        nbytes = sum(_fetched(fragment, vector, of.nbytes) for vector, of in buffers.items())
         self.last_seconds = self._cancellation.clock() - began
         self.transfers.add(self.last_seconds, nbytes)
         self._number += 1
         self._ledger.fetched(self._number, result.versions)
         self._results.put(result)
+
+
+def _fetched(fragment: Fragment, vector: Vector, nbytes: int) -> int:
+    if fragment == WHOLE or vector.name in {FROZEN, BUFFERS}:
+        return nbytes
+    return fragment.nbytes(vector, nbytes // vector.element_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

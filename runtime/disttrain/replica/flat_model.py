@@ -4,7 +4,7 @@ Memory: parameters, one incoming copy that changes places with them, and the gra
 methods belong to the compute thread unless they say otherwise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +30,7 @@ from disttrain.replica.flat_vector import (
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.state.factors import Factors, within
 from disttrain.state.layout import TensorSpec
+from disttrain.state.placement import Range
 from disttrain.state.vector import FROZEN, PARAMETERS, Vector
 from disttrain.task.errors import ModelError
 from disttrain.transport.header import ElementType
@@ -189,6 +190,16 @@ class FlatModel(GradientViews):
         if buffers:
             self._incoming_buffers.scatter()
 
+    @torch.no_grad()
+    def adopt_part(self, runs: Iterable[Range], *, buffers: bool) -> None:
+        """Make some parameters those that were fetched; between two steps only."""
+        fetched = self._spare.flat
+        for run in runs:
+            self.parameters[run.first : run.end].copy_(fetched.tensor[run.first : run.end])
+        fetched.release()
+        if buffers:
+            self._incoming_buffers.scatter()
+
     def _into(self, name: str, fetched: Mapping[Vector, FlatVector]) -> dict[Vector, Buffer]:
         own = self.vector
         return {
@@ -197,15 +208,19 @@ class FlatModel(GradientViews):
         }
 
     @torch.no_grad()
-    def adopt_change(self, since: Tensor, buffers_since: ModelBuffers | None) -> None:
-        """Add to the parameters what the fetched ones are more than `since`, which becomes them.
+    def adopt_change(
+        self, runs: Iterable[Range], since: Tensor, buffers_since: ModelBuffers | None
+    ) -> None:
+        """Add to some parameters what the fetched ones are more than `since`, which becomes them.
 
         `buffers_since`: the same of the model's buffers; None: none were fetched.
         """
         fetched = self._spare.flat
-        since.sub_(fetched.tensor)
-        self.parameters.sub_(since)
-        since.copy_(fetched.tensor)
+        for run in runs:
+            part, before = slice(run.first, run.end), since[run.first : run.end]
+            before.sub_(fetched.tensor[part])
+            self.parameters[part].sub_(before)
+            before.copy_(fetched.tensor[part])
         fetched.release()
         if buffers_since is not None:
             self._incoming_buffers.scatter_change(buffers_since)

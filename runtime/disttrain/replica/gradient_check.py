@@ -42,6 +42,11 @@ def check(squared_norm: float, loss: float, clip_norm: float | None) -> float:
     return clip_norm / norm
 
 
+def is_usable(values: Tensor) -> bool:
+    """Whether a model may compute with them."""
+    return check(squared_norm(values).item(), 0.0, None) > 0
+
+
 class PresentGradients:
     """Which parameters have a gradient in a step: those without are to stay as they are.
 

@@ -1,6 +1,8 @@
 """A replica that trains by itself for some steps, and pushes what these have changed."""
 
 import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,19 +11,22 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.strategies.local_steps import Adopt, LocalSteps
-from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.parameter_server.client import FetchResult, Push, Versions
 from disttrain.replica import gradient_check
 from disttrain.replica.connection import Connection
 from disttrain.replica.inner_optimizer import OwnSteps
 from disttrain.replica.ledger import Gradient
 from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper
+from disttrain.replica.turns import Turns
 from disttrain.replica.work import WorkItem
+from disttrain.state.fragments import WHOLE, Fragment
+from disttrain.state.placement import Range
 from disttrain.task.loss import BatchLoss
 
 
 class _Taken(NamedTuple):
-    """A step that the parameters hold and no push does yet."""
+    """A step that the parameters hold, and of which not every fragment is pushed yet."""
 
     samples: int
     position: Position
@@ -31,15 +36,18 @@ class LocalStepper(Stepper):
     """See `Stepper`.
 
     The anchor is what the next push is the difference to: the parameters fetched last, or, until
-    those come that were asked for with the last push, this replica's own at that push.
+    those come that were asked for with the last push, this replica's own at that push. Each
+    fragment has its own moment for that; without fragments, they are one.
     """
 
     def __init__(self, connection: Connection, manifest: LocalSteps, run: Extent = UNKNOWN) -> None:
         """`run`: how long the job is, for the schedule."""
         config = manifest.optimizer
         super().__init__(connection, manifest, config.clip_norm)
-        self._steps_in_a_push = manifest.steps
-        self._seconds_to_a_push = math.inf if manifest.seconds is None else manifest.seconds
+        self._turns = Turns(manifest.fragments)
+        self._steps_to_a_push = manifest.steps // manifest.fragments
+        seconds = math.inf if manifest.seconds is None else manifest.seconds
+        self._seconds_to_a_push = seconds / manifest.fragments
         self._now = connection.cancellation.clock
         self._pushed_at = self._now()
         self._sends_parameters = manifest.outer.rule.sends_parameters
@@ -48,7 +56,11 @@ class LocalStepper(Stepper):
         self._own = OwnSteps(config, self._model, run)
         self._ranks: LeadingRank | None = None
         self._anchor = torch.zeros_like(self._model.parameters)
-        self._taken: list[_Taken] = []
+        self._anchored: list[Versions] = [()] * manifest.fragments
+        """Of the shards, what the anchor is of in each fragment."""
+        self._asked = WHOLE
+        """What the latest fetch is of."""
+        self._taken: deque[_Taken] = deque()
         self._since_push = 0
         """Steps, those included whose gradient was refused."""
         self._sequence = 0
@@ -57,6 +69,7 @@ class LocalStepper(Stepper):
     def begin(self, fetched: FetchResult) -> None:
         super().begin(fetched)
         self._anchor.copy_(self._model.parameters)
+        self._anchored = [fetched.versions] * len(self._anchored)
 
     @property
     def samples(self) -> int:
@@ -83,18 +96,20 @@ class LocalStepper(Stepper):
         scale, count = self._judge(gradient, loss, samples, position)
         self.position = position
         if scale == 0:
+            self._turns.passed(position)
             self._end_early()
             return 0.0
         self._own.step(scale, count, self._samples)
         self._taken.append(_Taken(samples, position))
+        self._turns.step(samples, position)
         self._samples += samples
         return 1.0
 
     def push(self) -> None:
         self._since_push += 1
         seconds = self._now() - self._pushed_at
-        if self._since_push >= self._steps_in_a_push or seconds >= self._seconds_to_a_push:
-            self._start_pushing()
+        if self._since_push >= self._steps_to_a_push or seconds >= self._seconds_to_a_push:
+            self._push([self._turns.next])
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         """Take over what was fetched meanwhile. Ends the step."""
@@ -104,57 +119,81 @@ class LocalStepper(Stepper):
 
     def _forget_steps(self) -> None:
         """What is fetched next replaces them."""
+        self._turns.forget()
         self._taken.clear()
         self._since_push, self._pushed_at = 0, self._now()
 
     def _end_early(self) -> None:
         """The parameters may be no numbers either, and then each further step would be in vain."""
         if self._taken:
-            self._since_push = self._steps_in_a_push
+            self._since_push = self._steps_to_a_push
 
     def _start_pushing(self) -> None:
+        self._push(self._turns.unfinished)
+
+    def _push(self, fragments: Sequence[Fragment]) -> None:
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
         self._since_push, self._pushed_at = 0, self._now()
         if not self._taken:
             # Also before `begin`: the first fetch is not this one's to take.
+            self._turns.forget()
             self._pushes.passed(self.position)
             return
         self._pushes.wait_answered()
         self._adopt(self._fetches.wait())
-        scale = self._make_difference()
-        if scale > 0:
-            self._submit(scale)
-        else:
-            self._give_up()
-        self._taken.clear()
-        self._computed_on = ()
-        self._ask(waits=self._waits or scale == 0)
+        for fragment in fragments:
+            scale = self._make_difference(fragment)
+            if scale == 0:
+                self._give_up()
+                self._ask(WHOLE, waits=True)
+                return
+            self._submit(fragment, scale)
+        self._ask(fragments[0] if len(fragments) == 1 else WHOLE, waits=self._waits)
 
-    def _make_difference(self) -> float:
+    def _runs(self, fragment: Fragment) -> tuple[Range, ...]:
+        return fragment.runs(len(self._anchor))
+
+    def _make_difference(self, fragment: Fragment) -> float:
         """The anchor becomes it; the factor that brings it to `maximumNorm`, 0: it is no number."""
-        difference = self._anchor.sub_(self._model.parameters)
-        squared_norm = gradient_check.squared_norm(difference).item()
+        own = self._model.parameters
+        if fragment != WHOLE and not gradient_check.is_usable(own):
+            # The next step would spoil this fragment too.
+            return 0.0
+        squares = [
+            gradient_check.squared_norm(self._anchor[part].sub_(own[part]))
+            for part in _slices(self._runs(fragment))
+        ]
+        squared_norm = torch.stack(squares).sum().item()
         return gradient_check.check(squared_norm, 0.0, self._maximum_norm)
 
-    def _submit(self, scale: float) -> None:
-        outgoing = self._pushes.acquire()
+    def _submit(self, fragment: Fragment, scale: float) -> None:
+        outgoing, runs = self._pushes.acquire(), self._runs(fragment)
         if outgoing.rounding is not None:
-            outgoing.rounding.scale = scale
-        difference, own = self._anchor, self._model.parameters
-        outgoing.gradient.tensor.copy_(own if self._sends_parameters else difference)
-        self._anchor.copy_(own)
+            outgoing.rounding.scale, outgoing.rounding.runs = scale, runs
+        own, sent = self._model.parameters, outgoing.gradient.tensor
+        for part in _slices(runs):
+            sent[part].copy_((own if self._sends_parameters else self._anchor)[part])
+            self._anchor[part].copy_(own[part])
         self._sequence += 1
+        turn = self._turns.push(fragment)
+        travels_as = self._model.vector.rounded(outgoing.rounded_to)
         push = Push(
             sequence=self._sequence,
             gradient=outgoing.gradient.buffer,
+            fragment=fragment,
+            fragment_bytes=fragment.nbytes(travels_as, len(own)),
             rounded_to=outgoing.rounded_to,
-            versions=self._computed_on,
+            versions=self._anchored[fragment.number],
             scale=scale,
-            samples=sum(step.samples for step in self._taken),
-            lease=self.position.lease,
-            lease_offset=self.position.offset,
+            samples=turn.counted,
+            local_steps=turn.steps,
+            local_samples=turn.samples,
+            lease=turn.position.lease,
+            lease_offset=turn.position.offset,
             buffers={vector: flat.buffer for vector, flat in outgoing.buffers.vectors.items()},
         )
+        while len(self._taken) > self._turns.uncounted_steps:
+            self._taken.popleft()
         self._pushes.submit(outgoing, push)
 
     def _give_up(self) -> None:
@@ -168,33 +207,57 @@ class LocalStepper(Stepper):
             lost = Gradient(number, samples, 0.0, 0.0, is_finite=False)
             self.ledger.computed(lost, position)
             self._count_not_finite(position)
+        self._turns.forget()
+        self._taken.clear()
         self._own.forget()
         if self._ranks is not None:
             self._ranks.forget()
         self._pushes.passed(self.position)
 
-    def _ask(self, *, waits: bool) -> None:
+    def _ask(self, fragment: Fragment, *, waits: bool) -> None:
         """For the parameters with this push in them."""
         if waits:
             self._pushes.wait_answered()
-            self._fetch(self.computes_on)
+            self._fetch(self.computes_on, fragment=fragment)
             self._adopt(self._fetches.wait())
             return
-        self._fetch(self.computes_on, None)
+        self._fetch(self.computes_on, None, fragment)
         self._pushes.begin(self._fetches.due)
 
+    def _fetch(
+        self,
+        name: str,
+        after_seconds: float | None = 0.0,
+        fragment: Fragment = WHOLE,
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        self._asked = fragment
+        super()._fetch(name, after_seconds, fragment, is_exact=is_exact)
+
     def _take_over(self, fetched: FetchResult) -> None:
-        if self._taken:
+        turns, runs = self._turns, self._runs(self._asked)
+        taken = turns.fragments if self._asked == WHOLE else (self._asked,)
+        for fragment in taken:
+            self._anchored[fragment.number] = fetched.versions
+        if any(turns.has_new_steps(fragment) for fragment in taken):
             # Nothing writes to the only push's memory before the next one.
             pushed = self._model.outgoing[0].buffers if fetched.buffers_changed else None
-            self._model.adopt_change(self._anchor, pushed)
-            self._computed_on = fetched.versions
+            self._model.adopt_change(runs, self._anchor, pushed)
             return
-        self._model.adopt(buffers=fetched.buffers_changed)
-        self._anchor.copy_(self._model.parameters)
+        if self._asked == WHOLE:
+            self._model.adopt(buffers=fetched.buffers_changed)
+        else:
+            self._model.adopt_part(runs, buffers=fetched.buffers_changed)
+        for part in _slices(runs):
+            self._anchor[part].copy_(self._model.parameters[part])
 
     def _compute_with(self, fetched: FetchResult) -> None:
         super()._compute_with(fetched)
         if self._ranks is not None:
             self._ranks.renew()
-        self._samples = fetched.samples + sum(step.samples for step in self._taken)
+        self._samples = fetched.samples + self._turns.uncounted_samples
+
+
+def _slices(runs: Iterable[Range]) -> Iterator[slice]:
+    return (slice(run.first, run.end) for run in runs)

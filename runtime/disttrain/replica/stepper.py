@@ -22,6 +22,7 @@ from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.task_calls import LossOfBatch
 from disttrain.replica.training import Counters
 from disttrain.replica.work import LostLeases, WorkItem
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.task import checks, user_code
 from disttrain.task.loss import BatchLoss, LossContext, LossFigures, numbers
 
@@ -177,10 +178,15 @@ class Stepper(ABC):
         return self._versions
 
     def _fetch(
-        self, name: str, after_seconds: float | None = 0.0, *, is_exact: bool = False
+        self,
+        name: str,
+        after_seconds: float | None = 0.0,
+        fragment: Fragment = WHOLE,
+        *,
+        is_exact: bool = False,
     ) -> None:
         into = partial(self._model.fetch_into, name, is_exact=is_exact)
-        self._fetches.ask(into, self._model.land, after_seconds)
+        self._fetches.ask(into, self._model.land, after_seconds, fragment)
 
     @abstractmethod
     def _start_pushing(self) -> None:

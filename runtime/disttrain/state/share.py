@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.layout import trained
 from disttrain.state.placement import Placement, Range, chunks
 from disttrain.state.vector import BUFFERS, FROZEN, PARAMETERS, Vector
@@ -69,17 +70,42 @@ class Share:
         first = min(held.first + number * size, held.end)
         return Part(vector, number, first, min(first + size, held.end) - first)
 
-    def all_chunks(self, vectors: Iterable[Vector]) -> list[Part]:
-        """Those of several vectors, in the table's order.
+    def fragment_chunks(self, vector: Vector, fragment: Fragment) -> tuple[Part, ...]:
+        """Those of a fragment of what is trained, or of what is as long; at least an empty one.
+
+        All of any other vector.
+        """
+        if vector.name in {FROZEN, BUFFERS}:
+            fragment = WHOLE
+        known = self._fragment_chunks.get((vector, fragment))
+        if known is None:
+            known = self._fragment_chunks[vector, fragment] = self._cut(vector, fragment)
+        return known
+
+    @cached_property
+    def _fragment_chunks(self) -> dict[tuple[Vector, Fragment], tuple[Part, ...]]:
+        return {}
+
+    def _cut(self, vector: Vector, fragment: Fragment) -> tuple[Part, ...]:
+        if fragment.fragments == 1:
+            count = self.num_chunks(vector)
+            return tuple(self.chunk(vector, number) for number in range(count))
+        runs = fragment.runs(self.placement.elements(self.trained))
+        nothing = Part(vector, 0, self.range_of(vector).first, 0)
+        found = [piece for piece in self.pieces(vector, runs) if piece.count] or [nothing]
+        return tuple(piece._replace(chunk=chunk) for chunk, piece in enumerate(found))
+
+    def all_chunks(self, vectors: Iterable[Vector], fragment: Fragment = WHOLE) -> list[Part]:
+        """Those of several vectors, in the table's order; of what is trained, a fragment alone.
 
         What is trained comes first, or what is as long: its first chunk says which version a fetch
         is of.
         """
         number, others = self.placement.number, {FROZEN, BUFFERS}
         return [
-            self.chunk(vector, chunk)
+            part
             for vector in sorted(vectors, key=lambda each: (each.name in others, number(each)))
-            for chunk in range(self.num_chunks(vector))
+            for part in self.fragment_chunks(vector, fragment)
         ]
 
     def pieces(self, vector: Vector, runs: Iterable[Range]) -> list[Part]:

@@ -35,7 +35,7 @@ from disttrain.transport.interface import NO_BYTES, Payload, as_bytes
 from disttrain.transport.stream import Stream
 
 _PREFIX = MAGIC + struct.pack("<H", PROTOCOL_VERSION)
-_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQ")
+_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q BIQ IQQ")
 HEADER_BYTES = _STRUCT.size
 
 _LARGEST = (1 << 63) - 1
@@ -343,6 +343,8 @@ def _out_of_range(header: Header) -> str:
         return f"scale {header.scale}"
     if header.verb == Verb.PUSH and header.samples >= _MOST_SAMPLES:
         return f"{header.samples} samples"
+    if header.local_samples >= _MOST_SAMPLES:
+        return f"{header.local_samples} samples of local steps"
     largest = max(
         header.first,
         header.count,

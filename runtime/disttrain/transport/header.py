@@ -6,7 +6,7 @@ from typing import NamedTuple
 import xxhash
 
 MAGIC = b"DTRN"
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Role(IntEnum):
@@ -163,6 +163,12 @@ class Header(NamedTuple):
     staleness: int
     """PUSHED: updates between the version the gradient was computed on and the one it met.
     -1 is unknown."""
+    fragment: int
+    """PUSH, FETCH: which fragment of what is trained, from 1; 0 is all of it."""
+    local_steps: int
+    """PUSH: a replica's own steps that the difference is of; 0 if it is a gradient."""
+    local_samples: int
+    """PUSH: samples of these steps. `samples` has those that no later fragment has any more."""
     segment: int
     """Shared memory: number of the client's segment that holds (PUSH) or receives (FETCH) the
     payload; 0 is none."""

@@ -51,6 +51,7 @@ def test_everything_has_a_default() -> None:
 @pytest.mark.parametrize("adopt", Adopt)
 def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt) -> None:
     assert LocalSteps(adopt=adopt).staleness_bound == 10
+    assert LocalSteps(adopt=adopt, fragments=4).staleness_bound == 40
 
 
 @pytest.mark.parametrize(
@@ -154,6 +155,23 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "{outer: {blend: {}}, pushAs: int8}",
             "pushAs: must be float32 with outer.blend, which pushes parameters, not differences, "
             "got int8; take outer.average",
+        ),
+        ("{fragments: 0}", "fragments: must be at least 1, got 0"),
+        ("{steps: 130, fragments: 65}", "fragments: must be at most 64, got 65"),
+        (
+            "{steps: 30, fragments: 4}",
+            "fragments: must divide steps, which is 30, since one fragment is pushed after every "
+            "steps / fragments of them, got 4; take steps: 32, or fragments: 2",
+        ),
+        (
+            "{fragments: 4, maximumAge: 9}",
+            "fragments: must be 1 with maximumAge, since the age of a push counts the pushes of "
+            "all fragments, got 4 with maximumAge: 9; leave one of them out",
+        ),
+        (
+            "{fragments: 4, outer: {average: {fullAge: 3}}}",
+            "fragments: must be 1 with outer.average.fullAge, since the age of a push counts the "
+            "pushes of all fragments, got 4 with outer.average.fullAge: 3; leave one of them out",
         ),
         ("{pushAs: int4}", "pushAs: must be one of 'float32', 'bfloat16' or 'int8', got 'int4'"),
         ("{adopt: merge}", "adopt: must be one of 'replace' or 'add', got 'merge' (text)"),

@@ -1,7 +1,6 @@
 """A shard that merges by a quorum: exact accounts, beside a serial reference of the same events."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,152 +8,46 @@ import torch
 from torch import Tensor
 
 from builders import placements
-from builders.jobs import a_job
-from builders.transports import a_chunk_header
+from builders.merging_shards import GRACE_SECONDS, MOMENTUM, RATE, REPLICAS, Merging
 from disttrain.holder import writing
-from disttrain.parameter_server import restoring, strategies
-from disttrain.parameter_server.holder_side import Answer, ShardState
-from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.shard import Shard
-from disttrain.state.share import Share
-from disttrain.state.vector import Vector
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.parameter_server import quorum
+from disttrain.parameter_server.quorum import Work
+from disttrain.transport.header import Reason
 
-CHUNK, CHUNKS, REPLICAS = 4, 3, 4
-ELEMENTS = CHUNK * CHUNKS
-OWN = placements.PARAMETERS.beside("own")
-RATE, MOMENTUM = 0.7, 0.9
-
-
-class Merging:
-    """A shard of 12 elements, all 0 at first; its clock stands still until a test moves it."""
-
-    def __init__(self, adopt: str = "replace", live: Sequence[int] = range(REPLICAS)) -> None:
-        local = (
-            f"{{quorum: 2, graceSeconds: 5, adopt: {adopt}, "
-            f"outer: {{nesterov: {{learningRate: {RATE}, momentum: {MOMENTUM}}}}}}}"
-        )
-        self.job = a_job(
-            "spec.strategy.downpour=null",
-            f"spec.strategy.localSteps={local}",
-            f"spec.replicas.count={REPLICAS}",
-        )
-        self.now = 100.0
-        self.layout = placements.a_placement({placements.PARAMETERS: ELEMENTS, OWN: ELEMENTS}, 1)
-        self.incarnations = dict.fromkeys(range(REPLICAS + 1), 1)
-        self.live = dict.fromkeys(live, 1)
-        self.sequences = dict.fromkeys(range(REPLICAS + 1), 0)
-        self._open(None)
-
-    def _open(self, restored: RestoredShard | None) -> None:
-        self.state = ShardState(index=0, incarnation=1, clock=lambda: self.now)
-        self.shard = Shard(strategies.stages(self.job.spec, self.state, Records(incarnation=1)))
-        if restored is None:
-            self.shard.configure(self.layout, 4 * CHUNK)
-            self.shard.initialise()
-        else:
-            self.shard.restore(restored)
-        self.shard.admit_only(self.live)
-
-    def restart(self) -> None:
-        """From a picture of this moment."""
-        assert self.state.values is not None
-        notes = writing.cut(1, self.state.values, self.state.notes()).notes
-        make = strategies.makers(self.job.spec)["merged_nesterov"]
-        values = make(Share(self.layout, 0, 4 * CHUNK), {})
-        for vector, tensor in self.state.values.vectors.items():
-            values.tensor(vector).copy_(tensor)
-        self._open(
-            RestoredShard(
-                checkpoint=1,
-                update_rule="merged_nesterov",
-                values=values,
-                version=notes.version,
-                samples=self.state.samples,
-                delivered=restoring.delivered_of(notes),
-                gathered=restoring.gathered_of([notes]),
-            )
-        )
-
-    def replace(self, live: Sequence[int]) -> None:
-        """All others are dead; who was dead begins anew."""
-        for sender in set(live) - self.live.keys():
-            self.incarnations[sender] += 1
-            self.sequences[sender] = 0
-        self.live = {sender: self.incarnations[sender] for sender in live}
-        self.shard.admit_only(self.live)
-        self.pass_time(0.0)
-
-    def header(self, verb: Verb, sender: int) -> Header:
-        header = a_chunk_header(verb, CHUNK, incarnation=1, receiver_incarnation=1)
-        return header._replace(sender=sender, incarnation=self.incarnations[sender])
-
-    def chunk(self, sender: int, place: int, difference: Tensor, samples: int) -> list[Answer]:
-        """One of the push that is under way."""
-        first = place * CHUNK
-        header = self.header(Verb.PUSH, sender)._replace(
-            sequence=self.sequences[sender] + 1,
-            chunks=CHUNKS,
-            chunk=place,
-            first=first,
-            samples=samples,
-        )
-        payload = difference[first : first + CHUNK].contiguous().numpy().data.cast("B")
-        return list(self.shard.handle(header, payload))
-
-    def push(self, sender: int, difference: Tensor, samples: int = 8) -> None:
-        for place in range(CHUNKS):
-            answers = self.chunk(sender, place, difference, samples)
-        assert answers[-1].header.reason == Reason.NONE
-        self.sequences[sender] += 1
-
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
-        self.shard.stage.advance()
-
-    def fetch(self, sender: int, vector: Vector = OWN) -> Tensor | None:
-        """None: it is to be asked for again."""
-        header = self.header(Verb.FETCH, sender)._replace(
-            vector=self.layout.number(vector), count=CHUNKS
-        )
-        found = [
-            torch.frombuffer(bytearray(answer.payload), dtype=torch.float32)
-            for answer in self.shard.handle(header, memoryview(b""))
-            if answer.header.verb == Verb.FETCHED
-        ]
-        return torch.cat(found) if found else None
-
-    @property
-    def parameters(self) -> Tensor:
-        assert self.state.values is not None
-        return self.state.values.tensor(placements.PARAMETERS).clone()
+ELEMENTS = 12
 
 
 @dataclass
 class Serial:
-    """What the parameters are, event after event."""
+    """What one fragment's parameters are, event after event."""
 
-    parameters: Tensor = field(default_factory=lambda: torch.zeros(ELEMENTS, dtype=torch.float64))
-    velocity: Tensor = field(default_factory=lambda: torch.zeros(ELEMENTS, dtype=torch.float64))
-    gathered: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+    elements: int
+    parameters: Tensor = field(init=False)
+    velocity: Tensor = field(init=False)
+    gathered: dict[int, tuple[Tensor, int, int]] = field(default_factory=dict)
     enough_since: float | None = None
 
-    def push(self, sender: int, difference: Tensor, samples: int) -> None:
-        before, count = self.gathered.get(sender, (torch.zeros(ELEMENTS), 0))
-        self.gathered[sender] = (before + difference, count + samples)
+    def __post_init__(self) -> None:
+        self.parameters = torch.zeros(self.elements, dtype=torch.float64)
+        self.velocity = torch.zeros(self.elements, dtype=torch.float64)
+
+    def push(self, sender: int, difference: Tensor, samples: int, steps: int) -> None:
+        before = self.gathered.get(sender, (torch.zeros(self.elements), 0, 0))
+        self.gathered[sender] = (before[0] + difference, before[1] + samples, before[2] + steps)
 
     def look(self, live: set[int], now: float) -> None:
         present = set(self.gathered)
         if not present or (len(present) < 2 and live - present):
             return
         self.enough_since = now if self.enough_since is None else self.enough_since
-        if live <= present or now - self.enough_since >= 5:
+        if live <= present or now - self.enough_since >= GRACE_SECONDS:
             self.merge()
 
     def merge(self) -> None:
-        whole = sum(samples for _, samples in self.gathered.values())
-        mean = sum(each.double() * samples / whole for each, samples in self.gathered.values())
+        parts = {who: n * n / steps for who, (_, n, steps) in self.gathered.items()}
+        mean = torch.zeros(self.elements, dtype=torch.float64)
+        for who, (difference, _, _) in self.gathered.items():
+            mean += difference.double() * parts[who] / sum(parts.values())
         self.velocity = MOMENTUM * self.velocity + mean
         self.parameters = self.parameters - RATE * (mean + MOMENTUM * self.velocity)
         self.gathered.clear()
@@ -165,29 +58,41 @@ def near(found: Tensor, wanted: Tensor) -> None:
     assert float((found.double() - wanted).norm()) <= 1e-6 * max(1.0, float(wanted.norm()))
 
 
+@pytest.mark.parametrize(("elements", "fragments"), [(ELEMENTS, 1), (460, 3)])
 @pytest.mark.parametrize("seed", range(5))
-def test_any_order_of_events_is_that_of_a_serial_loop(seed: int) -> None:
-    """Pushes of several lengths, time, deaths and restarts of the shard."""
+def test_any_order_of_events_is_that_of_a_serial_loop(
+    seed: int, elements: int, fragments: int
+) -> None:
+    """Pushes of several lengths, time, deaths and restarts of the shard; each fragment alone."""
     chance, draw = random.Random(seed), torch.Generator().manual_seed(seed)
-    one, serial = Merging(), Serial()
+    one = Merging(elements=elements, fragments=fragments)
+    places = [
+        torch.cat([torch.arange(run.first, run.end) for run in each.runs(elements)])
+        for each in one.fragments
+    ]
+    serial = [Serial(len(place)) for place in places]
     for _ in range(200):
         match chance.choices(["push", "time", "death", "restart"], [8, 4, 1, 1])[0]:
             case "push" if one.live:
-                sender, samples = chance.choice(list(one.live)), chance.choice([8, 16, 20])
-                difference = torch.randn(ELEMENTS, generator=draw)
-                one.push(sender, difference, samples)
-                serial.push(sender, difference, samples)
+                sender, steps = chance.choice(list(one.live)), chance.randint(1, 3)
+                samples, number = 8 * steps - chance.choice([0, 3]), chance.randrange(fragments)
+                difference = torch.randn(elements, generator=draw)
+                one.push(sender, difference, samples, steps, number)
+                serial[number].push(sender, difference[places[number]], samples, steps)
             case "time":
                 one.pass_time(chance.choice([0.5, 3.0]))
             case "death":
                 one.replace(chance.sample(range(REPLICAS), chance.randint(2, 4)))
             case "restart":
                 one.restart()
-                serial.enough_since = None
+                for each in serial:
+                    each.enough_since = None
                 one.pass_time(0.0)
-        serial.look(set(one.live), one.now)
-        near(one.parameters, serial.parameters)
-        assert one.state.gathered == {who: each[1] for who, each in serial.gathered.items()}
+        for number, each in enumerate(serial):
+            each.look(set(one.live), one.now)
+            near(one.parameters[places[number]], each.parameters)
+            gathered = {who: Work(n, steps) for who, (_, n, steps) in each.gathered.items()}
+            assert one.state.gathered.get(number, {}) == gathered
 
 
 def test_a_chunk_that_comes_twice_counts_once_also_after_a_restart_between() -> None:
@@ -280,4 +185,54 @@ def test_a_picture_that_is_being_written_is_of_before_the_merge() -> None:
 def test_a_replica_beyond_the_count_is_refused() -> None:
     one = Merging(live=range(REPLICAS + 1))
     (answer,) = one.chunk(REPLICAS, 0, torch.ones(ELEMENTS), 8)
+    assert answer.header.reason == Reason.MALFORMED
+
+
+def test_weights_are_samples_times_samples_of_a_step() -> None:
+    """The paper's: who has seen as many samples in fewer steps has seen them in larger batches."""
+    work = {0: Work(64, 8), 1: Work(64, 4), 2: Work(32, 4)}
+    assert quorum.weights(work) == {0: 2 / 7, 1: 4 / 7, 2: 1 / 7}
+
+
+def test_weights_are_by_samples_where_an_earlier_version_has_not_noted_steps() -> None:
+    assert quorum.weights({0: Work(64, 0), 1: Work(192, 4)}) == {0: 0.25, 1: 0.75}
+
+
+def test_a_table_of_an_earlier_version_is_read() -> None:
+    """Which had neither steps nor fragments: both are 0."""
+    assert quorum.from_rows([[0, 64, 0, 0], [2, 8, 0, 0]]) == {0: {0: Work(64, 0), 2: Work(8, 0)}}
+
+
+def test_of_several_shards_a_replica_has_the_most_that_one_of_them_had() -> None:
+    found = quorum.from_rows([[0, 64, 8, 1], [0, 72, 9, 1], [0, 8, 1, 0]])
+    assert found == {0: {0: Work(8, 1)}, 1: {0: Work(72, 9)}}
+    assert quorum.as_rows(found) == [[0, 8, 1, 0], [0, 72, 9, 1]]
+
+
+def test_a_fetch_of_a_fragment_waits_for_its_own_merge_alone() -> None:
+    one = Merging(elements=460, fragments=3)
+    one.push(0, torch.ones(460), number=1)
+    assert one.fetch(0, number=1) is None
+    assert one.fetch(0) is None
+    found = one.fetch(0, number=2)
+    assert found is not None
+    near(found, torch.zeros(len(found)))
+
+
+@pytest.mark.parametrize("said", [0, 4, 255])
+def test_a_push_of_a_fragment_that_is_none_is_refused(said: int) -> None:
+    one = Merging(elements=460, fragments=3)
+    (answer,) = one.chunk(0, 0, torch.ones(460), said=said)
+    assert answer.header.reason == Reason.MALFORMED
+    assert f"fragments is 3, got fragment {said}".encode() in bytes(answer.payload)
+
+
+def test_a_chunk_of_another_fragment_is_refused() -> None:
+    one = Merging(elements=460, fragments=3)
+    (answer,) = one.chunk(0, 0, torch.ones(460), number=1, said=1)
+    assert answer.header.reason == Reason.WRONG_LAYOUT
+
+
+def test_where_there_are_no_fragments_none_is_taken() -> None:
+    (answer,) = Merging().chunk(0, 0, torch.ones(ELEMENTS), said=1)
     assert answer.header.reason == Reason.MALFORMED

@@ -28,6 +28,7 @@ from disttrain.replica.groups import GroupStaging, HeldGroups
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.strategies.sandblaster import BatchLoop, TrialPoint
 from disttrain.replica.work import WorkItem
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.task import checks
 from disttrain.task.errors import LossError, ModelError
@@ -63,7 +64,8 @@ class Shards(PushClient, FetchClient):
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Nothing: the point is given."""
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+        del fragment
         for buffer in into.values():
             tensor(buffer, self.point.dtype).copy_(self.point)
         return FetchResult(versions=(Version(1, 1),), samples=0, buffers_changed=False)

@@ -27,6 +27,7 @@ from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.stepper import TrainingLoop
 from disttrain.replica.work import LostLeases, WorkItem
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError
 from disttrain.task.loss import BatchLoss, LossContext
@@ -567,10 +568,10 @@ def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
 
 def test_an_error_of_the_fetch_thread_ends_the_loop_though_pushes_are_answered() -> None:
     class Failing(OneShard):
-        def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+        def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
             if self.version:
                 raise ConnectionError("shard 0 is gone")
-            return super().fetch(into)
+            return super().fetch(into, fragment)
 
     trained = Trained(a_network(), Failing(0.05), a_downpour(), in_flight=1)
 

@@ -8,6 +8,7 @@ import pytest
 from disttrain.parameter_server.client import FetchClient, FetchResult
 from disttrain.replica.cancellation import Cancellation, Cancelled
 from disttrain.replica.connection import FetchThread
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
@@ -22,8 +23,8 @@ class Shards(FetchClient):
         self.asked = threading.Event()
         self.closed = threading.Event()
 
-    def fetch(self, buffers: Mapping[Vector, Buffer]) -> FetchResult:
-        del buffers
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+        del into, fragment
         self.asked.set()
         return FETCHED
 
@@ -41,8 +42,8 @@ class HeldShards(Shards):
         super().__init__()
         self.answers = threading.Event()
 
-    def fetch(self, buffers: Mapping[Vector, Buffer]) -> FetchResult:
-        fetched = super().fetch(buffers)
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+        fetched = super().fetch(into, fragment)
         assert self.answers.wait(60)
         return fetched
 

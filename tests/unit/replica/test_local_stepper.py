@@ -27,6 +27,7 @@ from disttrain.parameter_server.narrowing import ErrorFeedback
 from disttrain.replica import ledger
 from disttrain.replica.ledger import Kind, Ledger
 from disttrain.state.factors import Factors
+from disttrain.state.fragments import Fragment
 
 ADOPTS = ("replace", "add")
 
@@ -177,8 +178,8 @@ def test_what_rounding_takes_from_a_push_is_in_the_next_one(
     opened.append(one)
     differences, make = [], one.stepper._make_difference
 
-    def noting() -> float:
-        scale = make()
+    def noting(fragment: Fragment) -> float:
+        scale = make(fragment)
         differences.append(one.stepper._anchor.double().clone())
         return scale
 

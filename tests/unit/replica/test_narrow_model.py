@@ -17,6 +17,7 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
@@ -33,9 +34,9 @@ class Noting(OneShard):
         super().__init__(learning_rate=1.0)
         self.asked: list[tuple[Vector, int]] = []
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
         self.asked += [(vector, buffer.nbytes) for vector, buffer in into.items()]
-        return super().fetch(into)
+        return super().fetch(into, fragment)
 
 
 class Story:

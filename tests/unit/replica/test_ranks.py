@@ -72,16 +72,16 @@ def learners(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(("ranks", "fragments"), [(2, 1), (3, 1), (2, 4)])
 @pytest.mark.parametrize("optimizer", [SGD, {**adamw(weight_decay=0.1), "clipNorm": 0.5}])
 def test_two_groups_equal_two_learners_of_one_rank(
-    opened: list[Any], ranks: int, optimizer: dict[str, Any]
+    opened: list[Any], ranks: int, fragments: int, optimizer: dict[str, Any]
 ) -> None:
     """In one order of events: a step of the one, then a step of the other, with every push done."""
     ends: list[Tensor] = []
     for ranks_of_each in (1, ranks):
         server = OneShard(0.5)
-        manifest = {"steps": 4, "optimizer": optimizer}
+        manifest = {"steps": 4, "fragments": fragments, "optimizer": optimizer}
         both = learners(opened, ranks_of_each, 2, manifest, server)
         of_each = [batches(5), batches(6)]
         for _ in range(40):

@@ -18,6 +18,7 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pace import NeverWaits
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.interface import Buffer
@@ -37,10 +38,12 @@ class Predicting(OneShard):
         super().__init__(learning_rate=0.0)
         self.asked: list[str] = []
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
         names = {placements.PARAMETERS.beside("prediction"): placements.PARAMETERS}
         self.asked += [vector.name for vector in into]
-        fetched = super().fetch({names.get(vector, vector): into[vector] for vector in into})
+        fetched = super().fetch(
+            {names.get(vector, vector): into[vector] for vector in into}, fragment
+        )
         for vector, buffer in into.items():
             if vector in names:
                 tensor(buffer, vector).add_(AHEAD)

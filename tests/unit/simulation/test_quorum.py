@@ -14,6 +14,7 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.machines import Machines
 from disttrain.simulation.run import Result, SimulatedRun, prepare
+from disttrain.state.fragments import Fragment
 from disttrain.state.vector import PARAMETERS
 from tasks.proving import Proving
 
@@ -107,6 +108,57 @@ def diloco(job: Job, steps: int, rate: float, momentum: float) -> Tensor:
     return shared
 
 
+class Learner:
+    """One of the serial loop over fragments, which goes on with the same optimizer."""
+
+    def __init__(self, shared: Tensor) -> None:
+        torch.manual_seed(0)
+        self.model, self.task = Proving().model(), Proving()
+        vector_to_parameters(shared.clone(), self.model.parameters())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=RATE, momentum=0.5)
+
+    @property
+    def parameters(self) -> Tensor:
+        return parameters_to_vector(self.model.parameters()).detach()
+
+    def train(self, batches: list[Seen]) -> None:
+        for batch, seed in batches:
+            torch.manual_seed(seed)
+            self.optimizer.zero_grad()
+            self.task.loss(self.model, batch).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+
+
+def in_fragments(job: Job, steps: int, count: int) -> Tensor:
+    """Every steps / count steps one fragment: its mean difference, and Nesterov's momentum."""
+    torch.manual_seed(0)
+    shared = parameters_to_vector(Proving().model().parameters()).detach()
+    velocity, learners = torch.zeros_like(shared), [Learner(shared) for _ in job.batches]
+    every, whole = steps // count, len(job.batches[0])
+    pushes = [(first + every, turn % count) for turn, first in enumerate(range(0, whole, every))]
+    # The end of the data: what is left of each fragment.
+    pushes += [(whole, number) for number in range(count)]
+    done, held = 0, [0] * count
+    for end, number in pushes:
+        for learner, batches in zip(learners, job.batches, strict=True):
+            learner.train(batches[done:end])
+        done = min(end, whole)
+        if held[number] == done:
+            continue
+        held[number] = done
+        for run in Fragment(number, count).runs(len(shared)):
+            part = slice(run.first, run.end)
+            differences = [shared[part] - learner.parameters[part] for learner in learners]
+            mean = torch.stack(differences).mean(0)
+            velocity[part] = 0.9 * velocity[part] + mean
+            shared[part] -= 0.7 * (mean + 0.9 * velocity[part])
+            for learner in learners:
+                own = learner.parameters.clone()
+                own[part] = shared[part]
+                vector_to_parameters(own, learner.model.parameters())
+    return shared
+
+
 def distance(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
@@ -122,3 +174,12 @@ def test_a_quorum_of_all_is_diloco(replicas: int) -> None:
     outer = {"nesterov": {"learningRate": 0.7, "momentum": 0.9}}
     job = Job(replicas, UNEVEN, steps=5, outer=outer)
     assert distance(job.parameters, diloco(job, 5, 0.7, 0.9)) < 1e-6
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("fragments", [2, 5])
+def test_a_quorum_of_all_in_fragments_is_a_serial_loop(replicas: int, fragments: int) -> None:
+    outer = {"nesterov": {"learningRate": 0.7, "momentum": 0.9}}
+    sgd = {"name": "SGD", "arguments": {"lr": RATE, "momentum": 0.5}}
+    job = Job(replicas, UNEVEN, steps=10, fragments=fragments, outer=outer, optimizer=sgd)
+    assert distance(job.parameters, in_fragments(job, 10, fragments)) < 1e-6

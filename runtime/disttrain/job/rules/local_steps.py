@@ -1,5 +1,7 @@
 """What local steps ask of the other sections."""
 
+import math
+
 from pydantic.alias_generators import to_camel
 
 from disttrain.job import length
@@ -17,6 +19,7 @@ _OUTER: Path = (*_LOCAL_STEPS, "outer")
 _MAXIMUM_AGE: Path = (*_LOCAL_STEPS, "maximumAge")
 _MAXIMUM_NORM: Path = (*_LOCAL_STEPS, "maximumNorm")
 _QUORUM: Path = (*_LOCAL_STEPS, "quorum")
+_FRAGMENTS: Path = (*_LOCAL_STEPS, "fragments")
 _PUSH_AS: Path = (*_LOCAL_STEPS, "pushAs")
 _READS: tuple[Path, ...] = (
     _LOCAL_STEPS,
@@ -136,6 +139,33 @@ def _grace_is_after_a_quorum(_: Spec, found: LocalSteps) -> str | None:
     return f"must be 0 without a quorum, got {found.grace_seconds:g}; set quorum too"
 
 
+def _fragments_take_turns(_: Spec, found: LocalSteps) -> str | None:
+    steps, fragments = found.steps, found.fragments
+    if not steps % fragments:
+        return None
+    nearest = fragments * max(1, round(steps / fragments))
+    return (
+        f"must divide steps, which is {steps}, since one fragment is pushed after every steps / "
+        f"fragments of them, got {fragments}; take steps: {nearest}, or fragments: "
+        f"{math.gcd(steps, fragments)}"
+    )
+
+
+def _fragments_have_no_age(_: Spec, found: LocalSteps) -> str | None:
+    if found.fragments == 1:
+        return None
+    rule = found.outer.rule
+    field, value = "maximumAge", found.maximum_age
+    if rule.full_age is not None:
+        field, value = f"outer.{to_camel(rule.name)}.fullAge", rule.full_age
+    if value is None:
+        return None
+    return (
+        f"must be 1 with {field}, since the age of a push counts the pushes of all fragments, got "
+        f"{found.fragments} with {field}: {value}; leave one of them out"
+    )
+
+
 def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
     usual = spec.replicas.count - 1
     if found.maximum_age is None or found.maximum_age > usual:
@@ -159,6 +189,18 @@ RULES = (
         _OUTER,
         (_LOCAL_STEPS,),
         for_strategy(LocalSteps, _quorum_has_a_mean),
+    ),
+    Rule(
+        "`fragments` divides `steps`.",
+        _FRAGMENTS,
+        (_STEPS,),
+        for_strategy(LocalSteps, _fragments_take_turns),
+    ),
+    Rule(
+        "`fragments` go without `maximumAge` and `fullAge`.",
+        _FRAGMENTS,
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _fragments_have_no_age),
     ),
     Rule(
         "`graceSeconds` is the time after a quorum.",

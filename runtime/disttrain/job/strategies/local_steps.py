@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from disttrain.job import subclasses
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import Extent
-from disttrain.job.merged import OWN, Merged, merged_name
+from disttrain.job.merged import MOST_FRAGMENTS, OWN, Merged, merged_name
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.outer_rules.average import Average
 from disttrain.job.schedule import Schedule
@@ -75,6 +75,12 @@ class LocalSteps(StrategyKind):
     """Seconds after which a replica pushes if they pass before its `steps` do. With many steps,
     slow replicas then push as often as fast ones. null: by steps alone."""
 
+    fragments: Annotated[int, Field(ge=1, le=MOST_FRAGMENTS)] = 1
+    """Parts of the model that are pushed and fetched in turn, one of them after every
+    `steps / fragments` steps, so that each travels after `steps` of them. A push is so many times
+    shorter, and the network is used evenly. `steps` is a multiple. It has up to 64, each of 128
+    parameters or more. 1: all of the model at once."""
+
     optimizer: InnerOptimizer = InnerOptimizer()
     """The optimizer of each replica. Its state stays with the replica and is in no checkpoint."""
 
@@ -88,7 +94,8 @@ class LocalSteps(StrategyKind):
 
     quorum: Count | None = None
     """Replicas that have to have pushed before a shard changes the parameters. It then applies the
-    outer rule once to the mean of what they pushed, weighted by samples. Replicas that are gone
+    outer rule once to the mean of what they pushed, weighted by samples times samples of a step, of
+    each fragment by itself. Replicas that are gone
     are not waited for. null: each push changes the parameters by itself."""
 
     grace_seconds: NotNegative = 0.0
@@ -119,7 +126,7 @@ class LocalSteps(StrategyKind):
     @property
     def update_rule(self) -> str:
         rule = self.outer.rule
-        return rule.name if self.quorum is None else merged_name(rule)
+        return rule.name if self.quorum is None else merged_name(rule, self.fragments)
 
     def shard_rule(self, replicas: int) -> ShardRule:
         """What the shards of a job with so many replicas carry out."""
@@ -132,6 +139,7 @@ class LocalSteps(StrategyKind):
             replicas=replicas,
             quorum=self.quorum,
             grace_seconds=self.grace_seconds,
+            fragments=self.fragments,
         )
 
     @property
@@ -174,6 +182,7 @@ class LocalSteps(StrategyKind):
     def staleness_bound(self) -> int:
         """Updates of staleness, for each replica of the job, that something explains.
 
-        Each replica pushes once between a fetch and the push that is the difference to it.
+        Each replica pushes once between a fetch and the push that is the difference to it: each of
+        the fragments.
         """
-        return UNUSUAL_STALENESS
+        return UNUSUAL_STALENESS * self.fragments

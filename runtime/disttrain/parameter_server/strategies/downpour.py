@@ -38,6 +38,7 @@ from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.factors import Factors, within
+from disttrain.state.fragments import WHOLE
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
@@ -157,7 +158,8 @@ class PushedGradients(HolderSide):
         _require_sound(header, self.state)
         if header.chunk == 0:
             self._check_age(header)
-        part = self.values.pushed(header, self.config.pushed)
+        fragment = self.fragment(header) if self.fragments else WHOLE
+        part = self.values.pushed(header, self.config.pushed, fragment)
         if part is None:
             what = f"elements {header.first} to {header.first + header.count}"
             raise Refused(Reason.WRONG_LAYOUT, f"{what} are not chunk {header.chunk}")

@@ -18,10 +18,12 @@ from disttrain.parameter_server.holder_side import Answer, Refused, ShardState
 from disttrain.parameter_server.merging import Merging
 from disttrain.parameter_server.norm_bound import NormBound
 from disttrain.parameter_server.outer_rules.merged import MergedRule
+from disttrain.parameter_server.quorum import Work
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.strategies.downpour import PushedGradients
+from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.share import Part
-from disttrain.transport.header import Header, Reason
+from disttrain.transport.header import Header, Reason, Verb
 
 
 class PushedDifferences(PushedGradients):
@@ -41,6 +43,7 @@ class PushedDifferences(PushedGradients):
         most = strategy.maximum_age
         maximum = None if most is None else Maximum(updates=most)
         side = cls(rule, state, records, extent, staleness=Staleness(maximum=maximum))
+        side.fragments = strategy.fragments
         if strategy.maximum_norm is not None:
             side.bound = NormBound(strategy.maximum_norm)
         if isinstance(rule, MergedRule):
@@ -64,12 +67,23 @@ class PushedDifferences(PushedGradients):
         return None if self.merging is None else self.merging.ends_at
 
     def advance(self) -> None:
-        if self.merging is not None and self.merging.is_due(self.state.deliveries.admitted):
-            self.finish()
+        if self.merging is not None:
+            for fragment in self.merging.due(self.state.deliveries.admitted):
+                self.finish(fragment)
 
-    def finish(self) -> None:
-        if self.merging is not None and self.state.gathered:
-            self.merging.merge(self.values, self.rate)
+    def finish(self, fragment: int | None = None) -> None:
+        for number in sorted(self.state.gathered):
+            if self.merging is not None and fragment in (None, number):
+                self.merging.merge(number, self.values, self.rate)
+
+    def fragment(self, header: Header) -> Fragment:
+        number, count = header.fragment, self.fragments
+        if not number and (count == 1 or header.verb == Verb.FETCH):
+            return WHOLE
+        if not 0 < number <= count or count == 1:
+            sentence = f"spec.strategy.localSteps.fragments is {count}, got fragment {number}"
+            raise Refused(Reason.MALFORMED, sentence)
+        return Fragment(number - 1, count)
 
     def unfetchable(self, header: Header) -> Refused | None:
         if self.merging is None:
@@ -77,7 +91,7 @@ class PushedDifferences(PushedGradients):
         vector = self.values.share.placement.vector(header.vector)
         if vector == self.values.trained:
             self.merging.looked(header.sender)
-        if not self.merging.holds(header.sender, vector):
+        if not self.merging.holds(header.sender, vector, self.fragment(header)):
             return None
         sentence = f"push of replica {header.sender} waits for the quorum"
         return Refused(Reason.BUSY, sentence, is_repeat=True)
@@ -85,7 +99,8 @@ class PushedDifferences(PushedGradients):
     def _complete(self, header: Header, rate: float) -> Answer:
         answer = super()._complete(header, rate)
         if self.merging is not None:
-            self.merging.pushed(header.sender, header.samples)
+            work = Work(header.local_samples, header.local_steps)
+            self.merging.pushed(header.sender, self.fragment(header), work)
             self.advance()
         return answer
 

@@ -1,0 +1,177 @@
+"""Jobs of local steps in fragments: exact accounts whoever is killed, and records that replay."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from builders.runs import RunningJob, set_field, set_shards
+from disttrain.task import checks
+from oracles.serial import Course
+from tasks.proving import Proving
+
+STEPS = 200
+PROVING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy:
+    localSteps:
+      steps: 8
+      fragments: 4
+      optimizer:
+        name: AdamW
+        arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
+  batchSize: 8
+  portionSize: 80
+  stop: {epochs: 2}
+  evaluation: null
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {threads: 1, shards: 3}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+COUNTING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: counting}
+spec:
+  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
+  strategy:
+    localSteps: {steps: 6, fragments: 3, optimizer: {name: SGD, arguments: {lr: 1.0}}}
+  batchSize: 8
+  stop: {epochs: 2}
+  evaluation: null
+  audit: full
+  checkpoint: {everySeconds: 0.5}
+  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
+  parameterServer: {shards: 2}
+  replicas: {count: 3, device: cpu}
+  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
+"""
+SAMPLES, EPOCHS = 1024, 2
+_LOCAL = "spec.strategy.localSteps"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def plain_loop(dtype: torch.dtype) -> nn.Module:
+    course = Course(task=Proving())
+    model = course.model().to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1, betas=(0.8, 0.99))
+    for values, labels in course.batches():
+        optimizer.zero_grad()
+        loss = checks.check_loss(course.task.loss(model, (values.to(dtype), labels)))
+        loss.mean.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return model
+
+
+def distance(found: dict[str, Tensor], model: nn.Module) -> float:
+    wanted = parameters_to_vector(model.parameters()).detach().double()
+    got = torch.cat([found[name].flatten().double() for name, _ in model.named_parameters()])
+    return float((got - wanted).norm() / wanted.norm())
+
+
+def applied(status: dict[str, Any], fraction: float) -> bool:
+    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
+
+
+@pytest.mark.parametrize("adopt", ["replace", "add"])
+@pytest.mark.parametrize(("precision", "nearness"), [("float32", 1e-6), ("float64", 1e-12)])
+def test_one_replica_is_the_plain_loop(
+    tmp_path: Path, adopt: str, precision: str, nearness: float
+) -> None:
+    settings = [f"{_LOCAL}.precision={precision}", f"{_LOCAL}.adopt={adopt}"]
+    with RunningJob(tmp_path, settings, PROVING) as job:
+        assert job.wait() == 0
+        assert job.summary()["steps"] == STEPS
+        found = load_file(job.output / "model.safetensors")
+
+    assert distance(found, plain_loop(getattr(torch, precision))) < nearness
+
+
+@pytest.mark.parametrize("settings", ["adopt=replace", "pushAs=int8", "quorum=2"])
+def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
+    with RunningJob(tmp_path, [f"{_LOCAL}.{settings}"], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 3)
+        job.kill("replica-0")
+        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
+        job.kill("shard-1")
+        job.wait_until(partial(applied, fraction=0.6))
+        job.kill("coordinator")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["phase"] == "Complete"
+        assert summary["samples"] == EPOCHS * SAMPLES
+        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        job.assert_promises_held()
+
+
+@pytest.mark.parametrize("settings", [[], [f"{_LOCAL}.quorum=2"]])
+def test_a_job_goes_on_with_another_number_of_shards(tmp_path: Path, settings: list[str]) -> None:
+    """A fragment is the same elements there: what waits for a merge stays where it was."""
+    with RunningJob(tmp_path, settings, COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.3) and status["checkpoints"] >= 1)
+        job.interrupt()
+        job.wait()
+        set_shards(job.output, 3)
+        job.resume()
+        assert job.wait() == 0
+
+        assert job.summary()["samples"] == EPOCHS * SAMPLES
+        job.assert_promises_held()
+
+
+def test_with_a_quorum_a_job_does_not_go_on_in_other_fragments(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [f"{_LOCAL}.quorum=2"], COUNTING) as job:
+        job.wait_until(lambda status: applied(status, 0.3) and status["checkpoints"] >= 1)
+        job.interrupt()
+        job.wait()
+        set_field(job.output, "strategy.localSteps.fragments", 2)
+        job.resume()
+        assert job.wait() != 0
+        assert "merged_average_in_3" in job.printed()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["adopt=add", "outer={delayedNesterov: {}}", "quorum=2"],
+)
+def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path, settings: str) -> None:
+    with RunningJob(
+        tmp_path,
+        [f"{_LOCAL}.{settings}", "spec.record=true", "spec.replicas.count=2"],
+        PROVING,
+    ) as job:
+        assert job.wait() == 0
+
+        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit-identical" in done.stdout
+
+
+def test_too_many_fragments_end_the_job_before_it_trains(tmp_path: Path) -> None:
+    settings = [f"{_LOCAL}.steps=32", f"{_LOCAL}.fragments=16"]
+    with RunningJob(tmp_path, settings, COUNTING) as job:
+        assert job.wait() == 1
+
+        assert job.summary()["samples"] == 0
+        assert f"{_LOCAL}.fragments: each has 128 parameters or more" in job.printed()
