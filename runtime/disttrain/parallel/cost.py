@@ -19,7 +19,8 @@ from disttrain.parallel.array import Everywhere
 from disttrain.parallel.communicator import Communicator, Done, Exchange, Traffic
 from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
 from disttrain.parallel.partitioned import Partitioned
-from disttrain.parallel.partitioning import Way, on_meta, partition
+from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.whole_layers import on_meta
 from disttrain.parallel.windows import Grid
 
 _BACKWARD = 2.0
