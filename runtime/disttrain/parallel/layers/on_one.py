@@ -228,22 +228,21 @@ class _Run:
                 room = torch.empty_like(self._kept[turn].output, requires_grad=False)
                 post.expect(turn, self._place(turn.stage + 1), room)
         of_input = []
-        totals: dict[int, Tensor] = {}
+        totals = _Totals()
         for turn in backwards:
             kept, parameters = self._kept.pop(turn), self._parameters_of(turn)
             of_output = self._cut(gradient, turn) if self._is_last(turn) else post.take(turn)
             found = kept.backward(of_output.reshape(kept.output.shape), parameters)
             for each, one in zip(parameters, found, strict=True):
                 if one is not None:
-                    before = totals.get(id(each))
-                    totals[id(each)] = one if before is None else before + one
+                    totals.add(each, one)
             if turn.stage:
                 post.send(self._place(turn.stage - 1), kept.of_input)
             else:
                 of_input.append(kept.of_input)
         post.close()
         whole = torch.cat(of_input[::-1]) if of_input else self._nothing
-        return whole, [totals.get(id(each)) for each in self.parameters]
+        return whole, [totals.of(each) for each in self.parameters]
 
     def _computed(self, turn: Turn, x: Tensor) -> Tensor:
         for layer in self._of(turn):
@@ -272,6 +271,28 @@ class _Run:
             return batch
         # A copy: autograd lets nobody change a part of what it does not know in place.
         return batch[slice(*self._slices[turn.slice])].clone()
+
+
+class _Totals:
+    """Gradients of parameters, added up over slices."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Tensor] = {}
+        self._own: set[int] = set()
+        """Those whose memory nobody else has: a slice's gradient may also be that of its input."""
+
+    def add(self, parameter: Tensor, one: Tensor) -> None:
+        key = id(parameter)
+        if key not in self._found:
+            self._found[key] = one
+        elif key not in self._own:
+            self._found[key] = self._found[key] + one
+            self._own.add(key)
+        else:
+            self._found[key].add_(one)
+
+    def of(self, parameter: Tensor) -> Tensor | None:
+        return self._found.get(id(parameter))
 
 
 class _Post:
