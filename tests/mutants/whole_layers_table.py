@@ -43,6 +43,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=_LAYERS,
     ),
     Mutant(
+        name="gradients of slices that are added up in the memory of others",
+        file=f"{_R}/parallel/layers/on_one.py",
+        old="        elif key not in self._own:\n",
+        new="        elif False:\n",
+        tests=_LAYERS,
+    ),
+    Mutant(
         name="a layer on a partition that there is not",
         file=f"{_R}/parallel/partitioning.py",
         old="        if 0 <= place < self.peers.size:\n",

@@ -270,6 +270,26 @@ def test_statistics_of_each_sample_need_no_batch() -> None:
     assert furthest(found, undivided(model, x, weight)) < 1e-10
 
 
+class Shift(nn.Module):
+    """The gradient of its parameter is that of its input, in the same memory for one sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = nn.Parameter(torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.by
+
+
+def test_adding_up_over_slices_leaves_the_gradients_of_inputs_alone() -> None:
+    model = nn.Sequential(Shift(), nn.Linear(4, 3)).double()
+    x, weight = torch.randn(SAMPLES, 4).double(), torch.randn(SAMPLES, 3).double()
+
+    found = divided(model, (1, 2), x, weight, {"0": 0, "1": 1}, micro_batches=SAMPLES)
+
+    assert furthest(found, undivided(model, x, weight)) < 1e-10
+
+
 def test_a_partition_keeps_nothing_of_layers_that_are_not_its_own() -> None:
     def one(peers: Communicator) -> tuple[list[bool], set[str]]:
         model = a_model()
