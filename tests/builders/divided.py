@@ -55,9 +55,13 @@ def divided(
     overrides: Mapping[str, Way] | None = None,
     *,
     of_input: bool = True,
+    micro_batches: int | None = None,
 ) -> Found:
     def one(peers: Communicator) -> tuple[Tensor, Tensor, Partitioned]:
-        made = partition(copy.deepcopy(model), Grid(*grid), peers, x.shape[1:], overrides=overrides)
+        made = partition(
+            *(copy.deepcopy(model), Grid(*grid), peers, x.shape[1:], overrides),
+            micro_batches=micro_batches,
+        )
         given = x.clone().requires_grad_(of_input)
         y = made(given)
         (y * weight).sum().backward()

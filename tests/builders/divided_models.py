@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,10 +35,17 @@ class Group(ranks.ThreadGroup):
 
 @contextmanager
 def in_parts(
-    model: nn.Module, count: int, sample: tuple[int, ...], device: torch.device = CPU
+    model: nn.Module,
+    count: int,
+    sample: tuple[int, ...],
+    device: torch.device = CPU,
+    **said: Any,
 ) -> Iterator[DividedModel]:
-    """The model, divided among threads; its followers end with the block."""
-    replicas = Replicas(partitions=count, grid=f"{count}x1")
+    """The model, divided among threads; its followers end with the block.
+
+    `said`: more of a manifest's `replicas`.
+    """
+    replicas = Replicas(partitions=count, grid=f"{count}x1", **said)
     meeting = partitions.Meeting(count)
     groups = [
         Group(group, partitions.Thread(rank, meeting))

@@ -1,6 +1,7 @@
 """Jobs whose replicas are partitions train what one process for each would."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ LOCAL_STEPS = (
     "optimizer: {name: AdamW, arguments: {lr: 0.01}}}}",
     "spec.task.arguments={normalised: false}",
 )
+IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
 DECAYING = ("spec.task.entrypoint=divided_images:Decaying",)
 SANDBLASTER = (
@@ -74,13 +76,25 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     [
         (DOWNPOUR, "partitions: 2", 1e-4),
         (DOWNPOUR, "partitions: 3, grid: 3x1, partitioning: {hidden: whole}", 1e-4),
+        (DOWNPOUR, "partitions: 2, wholeOn: {filters: 1, pool: 0, hidden: 0, head: 1}", 1e-4),
+        (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
         (COUNTED, "partitions: 4", 1e-4),
         (DECAYING, "partitions: 2", 1e-4),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (WARM, "partitions: 2", 1e-3),
     ],
-    ids=["downpour", "whole", "counted", "decaying", "local-steps", "sandblaster", "warm-start"],
+    ids=[
+        "downpour",
+        "whole",
+        "cut",
+        "cut-local-steps",
+        "counted",
+        "decaying",
+        "local-steps",
+        "sandblaster",
+        "warm-start",
+    ],
 )
 def test_the_model_is_that_of_one_process(
     tmp_path: Path, strategy: tuple[str, ...], replicas: str, bound: float
@@ -161,6 +175,10 @@ def waited(address: str) -> float:
             ("spec.replicas={partitions: 2, partitioning: {head: rows}}",),
             ("spec.replicas.partitioning.head", "rows"),
         ),
+        (
+            ("spec.replicas={partitions: 2, wholeOn: {filters: 0, norm: 1}}",),
+            ("norm: a BatchNorm2d has statistics of a whole batch", "set microBatches to 1"),
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(
@@ -170,3 +188,37 @@ def test_what_cannot_be_divided_is_refused(
         assert job.wait() in {1, 2}
         for each in said:
             assert each in job.printed()
+
+
+def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(tmp_path: Path) -> None:
+    assignments = (
+        "spec.task.entrypoint=divided_images:Cut",
+        f"spec.task.arguments={{folder: {tmp_path}, layer_seconds: 0.5}}",
+        "spec.replicas={count: 2, partitions: 2, device: cpu, threads: 1, "
+        "wholeOn: {filters: 0, hidden: 1, lasting: 1}, microBatches: 2}",
+        "spec.failurePolicy={restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}",
+    )
+    members, others = ("replica-0-0", "replica-0-1"), ("replica-1-0", "replica-1-1")
+    with RunningJob(tmp_path, assignments, MANIFEST) as job:
+        job.wait_until(lambda status: status.get("samples", 0) >= 16)
+        before, rest = ([job.pid(name) for name in names] for names in (members, others))
+        leader, follower = ((tmp_path / f"{pid}.forgotten").exists() for pid in before)
+        # Nearly all of a step's time passes in the layer of the second partition.
+        job.signal("replica-0-1", signal.SIGKILL)
+        job.wait_until(
+            lambda status: all(
+                any(
+                    (each["name"], each["incarnation"], each["state"]) == (name, 2, "live")
+                    for each in status["members"]
+                )
+                for name in members
+            )
+        )
+        (tmp_path / "hurry").touch()
+        assert job.wait() == 0, job.printed()
+
+        assert [job.pid(name) for name in others] == rest
+        assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
+        job.assert_promises_held()
+    assert follower
+    assert not leader

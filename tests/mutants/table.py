@@ -1,6 +1,6 @@
 """Guards of the product, each with what it is like without it and the tests that notice."""
 
-from mutants import identity_table, operator_table
+from mutants import identity_table, operator_table, whole_layers_table
 from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
@@ -217,7 +217,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="layers of a divided model that all have its mode",
-        file=f"{_R}/replica/partitions.py",
+        file=f"{_R}/replica/layer_modes.py",
         old="found |= 1 << place",
         new="found |= 0",
         tests=(f"{_UNIT}/replica/test_losses_of_partitions.py",),
@@ -238,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="buffers that a whole layer replaces, and that stay what they were",
-        file=f"{_R}/parallel/layers/partitioned.py",
+        file=f"{_R}/parallel/layers/on_one.py",
         old="            buffer.data.copy_(given[name])\n",
         new="            pass\n",
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
@@ -561,9 +561,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a first layer on one partition that the others' backward does not know of",
-        file=f"{_R}/parallel/layers/partitioned.py",
-        old="        y = y + x.new_zeros((), requires_grad=torch.is_grad_enabled())\n",
-        new="",
+        file=f"{_R}/parallel/layers/on_one.py",
+        old="    token = x.new_empty(0, requires_grad=torch.is_grad_enabled())\n",
+        new="    token = x.new_empty(0, requires_grad=bool(run.parameters) and x.numel() > 0)\n",
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
     ),
     Mutant(
@@ -2258,4 +2258,5 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *identity_table.MUTANTS,
     *operator_table.MUTANTS,
+    *whole_layers_table.MUTANTS,
 )

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+import weakref
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,36 @@ class DividedImages(disttrain.Task):
         if torch.is_grad_enabled():
             time.sleep(self.step_seconds)
         return functional.cross_entropy(model(images), labels)
+
+
+class Lasting(nn.Module):
+    """In training it takes a while, until a file is there."""
+
+    def __init__(self, hurry: Path, seconds: float) -> None:
+        super().__init__()
+        self._hurry, self._seconds = hurry, seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        end = time.monotonic() + self._seconds
+        while torch.is_grad_enabled() and not self._hurry.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        return x
+
+
+class Cut(DividedImages):
+    """Its steps last within a layer. It notes which processes forget the model that they made."""
+
+    def __init__(self, *, folder: str, layer_seconds: float = 0.0) -> None:
+        super().__init__(normalised=False)
+        self._folder, self._seconds = Path(folder), layer_seconds
+
+    def model(self) -> nn.Module:
+        made = super().model()
+        assert isinstance(made, nn.Sequential)
+        made.add_module("lasting", Lasting(self._folder / "hurry", self._seconds))
+        note = self._folder / f"{os.getpid()}.forgotten"
+        weakref.finalize(made, note.touch).atexit = False
+        return made
 
 
 class Counted(DividedImages):

@@ -113,6 +113,7 @@ class Way(StrEnum):
 LayerWay = Annotated[Way, Field(strict=False)]
 LayerName = Annotated[str, Field(min_length=1, max_length=255)]
 MOST_PARTITIONS = 1024
+Place = Annotated[int, Field(ge=0, le=MOST_PARTITIONS - 1)]
 GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
 
 
@@ -133,6 +134,15 @@ class Replicas(Section):
     partitioning: Annotated[dict[LayerName, LayerWay] | None, Field(max_length=1000)] = None
     """How layers are divided, by the name that they have in the model; of a container, all that
     is in it. null: all are divided as is usual for their kind."""
+
+    whole_on: Annotated[dict[LayerName, Place] | None, Field(max_length=200)] = None
+    """Layers that lie whole on one partition, by the name that they have in the model: the
+    partition's number, from 0. Of a container, all that is in it. So a model is cut between layers.
+    null: none but by `partitioning`."""
+
+    micro_batches: Annotated[int | None, Field(ge=1, le=4096)] = None
+    """Slices in which a batch goes through layers in a row that `wholeOn` puts on several
+    partitions, so that they compute at the same time. null: as many as these partitions."""
 
     ranks: Annotated[int, Field(ge=1, le=1024)] = 1
     """Processes of each replica, which start, fail and are started again together. Each computes

@@ -28,7 +28,8 @@ from disttrain.parallel.communicator import (
 from disttrain.parallel.layers.partitioned import OverWindows, PartitionedLayer, Value
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.partitioned import Partitioned
-from disttrain.parallel.partitioning import Way, on_meta, partition
+from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.whole_layers import on_meta
 from disttrain.parallel.windows import Grid, on_one
 
 

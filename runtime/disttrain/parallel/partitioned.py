@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from disttrain.parallel.array import DistributedArray, Everywhere
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.layers.on_one import OnOne, sections, slices_of, through
 from disttrain.parallel.layers.partitioned import Index, PartitionedLayer, Value, gradients_summed
 from disttrain.parallel.windows import on_one
 
@@ -44,8 +45,10 @@ class Partitioned(nn.Module):
         output: Shape,
         notes: Sequence[str],
         sample: Shape,
+        micro_batches: int | None = None,
     ) -> None:
         super().__init__()
+        self._micro_batches = micro_batches
         self._sample = sample
         self.peers = peers
         self.notes = tuple(notes)
@@ -95,8 +98,11 @@ class Partitioned(nn.Module):
     def _through(self, value: Value) -> DistributedArray:
         layers = [each for each in self.modules() if isinstance(each, PartitionedLayer)]
         with gradients_summed(layers, self.peers):
-            for layer in layers:
-                value = layer(value)
+            for section in sections(layers):
+                if isinstance(section, PartitionedLayer):
+                    value = section(value)
+                else:
+                    value = through(section, value, slices_of(section, self._micro_batches))
         if isinstance(value.array, Everywhere):
             message = "the model has no layer that could be divided"
             raise CannotPartition(message)
@@ -110,3 +116,13 @@ class Partitioned(nn.Module):
             if isinstance(module, PartitionedLayer):
                 found |= {f"{name}.{own}": index for own, index in module.pieces.items()}
         return found
+
+    @property
+    def own_buffers(self) -> list[str]:
+        """The buffers that this partition alone has. Others are in all partitions."""
+        return [
+            f"{name}.{own}"
+            for name, module in self.named_modules()
+            if isinstance(module, OnOne)
+            for own, _ in module.named_buffers()
+        ]

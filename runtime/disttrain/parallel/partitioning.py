@@ -1,31 +1,33 @@
 """An ordinary model, divided over a grid of partitions."""
 
-import copy
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from disttrain.parallel import whole_layers
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.layers.dropout import HashDropout
+from disttrain.parallel.layers.on_one import OnOne, sections, slices_of
 from disttrain.parallel.layers.partitioned import (
     Dropped,
     Elementwise,
     Features,
     Flat,
     Normalised,
-    OnOne,
     OverWindows,
+    PartitionedLayer,
 )
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
 from disttrain.parallel.partitioned import CannotPartition, Partitioned, Shape
 from disttrain.parallel.windows import Grid, split
 
-Way = Literal["spatial", "features", "whole"]
+Way = Literal["spatial", "features", "whole"] | int
+"""How a layer is divided. A number: it is not, and lies whole on that partition; `whole`: on the
+first one, and of a container all in one."""
 WAYS: Sequence[Way] = ("spatial", "features", "whole")
 
 _ELEMENTWISE = (
@@ -51,23 +53,30 @@ _SLIDING: Mapping[type[nn.Module], Callable[[Any], Windowed]] = {
     nn.MaxPool2d: MaxPooling,
     nn.AvgPool2d: AveragePooling,
 }
+_NO_SLICES = (
+    "layers in a row on several partitions get it in slices, so set microBatches to 1, or divide "
+    "this layer"
+)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def partition(
+def partition(  # noqa: PLR0913  What a part depends on.
     model: nn.Module,
     grid: Grid,
     peers: Communicator,
     sample: Sequence[int],
     overrides: Mapping[str, Way] | None = None,
     *,
+    micro_batches: int | None = None,
     seed: int = 0,
 ) -> "Partitioned":
     """This partition's part of an `nn.Sequential`, whose layers may be such, too.
 
     `sample`: the shape of one, (channels, height, width) or (features,). `overrides`: by the name
-    of a layer, how it is divided; of a container, all that is in it. `seed`: of dropout. The model
-    may be on the meta device; then so are the parts. Raises CannotPartition.
+    of a layer, how it is divided; of a container, all that is in it. `micro_batches`: slices in
+    which a batch goes through layers in a row that lie whole on several partitions; as many as
+    these are, if nobody says. `seed`: of dropout. The model may be on the meta device; then so are
+    the parts. Raises CannotPartition.
     """
     if grid.size != peers.size:
         message = f"grid: {grid.rows} x {grid.columns} are {grid.size} partitions, not {peers.size}"
@@ -83,20 +92,8 @@ def partition(
     made = _Partitioning(grid, peers, dict(overrides or {}), seed)
     made.check_overrides(model)
     layers = made.container(cast("nn.Sequential", model), "", shape)
-    return Partitioned(layers, peers, made.shape, made.notes, shape)
-
-
-def on_meta(module: nn.Module) -> nn.Module:
-    """A copy without values, in single precision."""
-    values = [*module.parameters(), *module.buffers()]
-    # So nothing is copied that is dropped again.
-    empty = {id(value): _empty(value) for value in values}
-    return copy.deepcopy(module, empty).float()
-
-
-def _empty(value: Tensor) -> Tensor:
-    made = torch.empty_like(value, device="meta")
-    return nn.Parameter(made, value.requires_grad) if isinstance(value, nn.Parameter) else made
+    made.check_slices(layers, micro_batches)
+    return Partitioned(layers, peers, made.shape, made.notes, shape, micro_batches)
 
 
 def _is_chain(module: nn.Module) -> bool:
@@ -141,6 +138,10 @@ class _Partitioning:
     seed: int
     notes: list[str] = field(default_factory=list)
     layers: int = 0
+    place: int | None = None
+    """The partition where the latest layer lies whole, if it does."""
+    need_batches: dict[str, str] = field(default_factory=dict)
+    """Layers on one partition that compute something else with a slice of a batch, and why."""
     shape: Shape = field(default_factory=lambda: Shape(channels=0, height=0, width=0))
     """Behind the latest layer."""
 
@@ -151,8 +152,34 @@ class _Partitioning:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise CannotPartition(f"partitioning.{name}: the model has no such layer{hint}")
-            if way not in WAYS:
-                raise CannotPartition(f"partitioning.{name}: {way!r} is none of {', '.join(WAYS)}")
+            if isinstance(way, int) and not isinstance(way, bool):
+                self._check_place(name, way)
+            elif way not in WAYS:
+                ways = ", ".join(map(str, WAYS))
+                message = f"partitioning.{name}: {way!r} is none of {ways}, and no partition"
+                raise CannotPartition(message)
+
+    def _check_place(self, name: str, place: int) -> None:
+        if 0 <= place < self.peers.size:
+            return
+        last = self.peers.size - 1
+        message = f"partitioning.{name}: there is no partition {place}; the last one is {last}"
+        raise CannotPartition(message)
+
+    def check_slices(self, layers: nn.Sequential, micro_batches: int | None) -> None:
+        """That all which is called with slices of a batch can be."""
+        named = {
+            each: name
+            for name, each in layers.named_modules()
+            if isinstance(each, PartitionedLayer)
+        }
+        for section in sections(named):
+            if isinstance(section, PartitionedLayer) or slices_of(section, micro_batches) == 1:
+                continue
+            for name in map(named.__getitem__, section):
+                if name in self.need_batches:
+                    why = self.need_batches[name]
+                    raise CannotPartition(f"{name}: {why}; {_NO_SLICES}")
 
     def container(self, module: nn.Sequential, name: str, shape: Shape) -> nn.Sequential:
         self.shape = shape
@@ -166,14 +193,17 @@ class _Partitioning:
                 made: nn.Module = self.container(chain, path, self.shape)
             else:
                 made, self.shape = self._layer(child, path, self.shape)
+                self.place = made.place if isinstance(made, OnOne) else None
             found.add_module(own, made)
         return found
 
     def _layer(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
         self.layers += 1
         way = self._way(name)
-        if way == "whole":
-            return self._on_one(module, name, shape)
+        if way == "whole" or isinstance(way, int):
+            # So a mask is the same wherever a layer lies, and however many slices there are.
+            called = self._hashed(module, name) if type(module) is nn.Dropout else module
+            return self._on_one(called, name, shape, 0 if way == "whole" else way)
         if _has_hooks(module):
             return self._kept_whole(module, name, shape)
         for kinds, make in self._makers.items():
@@ -186,11 +216,12 @@ class _Partitioning:
         return self._kept_whole(module, name, shape)
 
     def _kept_whole(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        place = self.place or 0
         self.notes.append(
-            f"{name} ({type(module).__name__}) is not divided: partition 0 computes it, and "
+            f"{name} ({type(module).__name__}) is not divided: partition {place} computes it, and "
             f"gathers {shape.elements:,} numbers of each sample"
         )
-        return self._on_one(module, name, shape)
+        return self._on_one(module, name, shape, place)
 
     @property
     def _makers(self) -> "Mapping[tuple[type[nn.Module], ...], _Make]":
@@ -209,6 +240,8 @@ class _Partitioning:
         if (module.start_dim, module.end_dim) not in {(1, -1), (1, shape.dimensions)}:
             return self._kept_whole(module, name, shape)
         self._require(name, way, None)
+        if self.place is not None:
+            return self._on_one(module, name, shape, self.place)
         flat = Shape(channels=1, height=shape.elements, width=1, is_flat=True)
         return Flat(self.peers), flat
 
@@ -217,18 +250,26 @@ class _Partitioning:
     ) -> tuple[nn.Module, Shape]:
         """As what comes before it is divided; a way that its container has is not its own."""
         self._require_none(name, way)
+        if self.place is not None:
+            return self._on_one(module, name, shape, self.place)
         return Elementwise(self.peers, module), shape
 
     def _dropout(
         self, module: Any, name: str, shape: Shape, way: Way | None
     ) -> tuple[nn.Module, Shape]:
         self._require_none(name, way)
-        if isinstance(module, nn.Dropout):
-            try:
-                module = HashDropout(module.p, seed=self.seed, layer=self.layers)
-            except ValueError as error:
-                raise CannotPartition(f"{name}: {error}") from error
-        return Dropped(module, self.peers), shape
+        hashed = self._hashed(module, name)
+        if self.place is not None:
+            return self._on_one(hashed, name, shape, self.place)
+        return Dropped(hashed, self.peers), shape
+
+    def _hashed(self, module: nn.Dropout | HashDropout, name: str) -> HashDropout:
+        if isinstance(module, HashDropout):
+            return module
+        try:
+            return HashDropout(module.p, seed=self.seed, layer=self.layers)
+        except ValueError as error:
+            raise CannotPartition(f"{name}: {error}") from error
 
     def _normalised(
         self, module: Any, name: str, shape: Shape, way: Way | None
@@ -278,24 +319,16 @@ class _Partitioning:
         made = Features(module, split(module.out_features, self.peers.size), self.peers)
         return made, Shape(channels=1, height=module.out_features, width=1, is_flat=True)
 
-    def _on_one(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
-        given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
-        try:
-            # A batch of two: some layers need several samples.
-            samples, *found = on_meta(module)(torch.empty(2, *given, device="meta")).shape
-        except Exception as error:
-            raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
-        if samples != 2:
-            raise CannotPartition(f"{name}: gives {samples} samples for 2; it has to keep them")
-        if len(found) not in {1, 3}:
-            raise CannotPartition(f"{name}: gives {len(found)} dimensions for a sample, not 1 or 3")
-        after = (
-            Shape(channels=1, height=found[0], width=1, is_flat=True)
-            if len(found) == 1
-            else Shape(channels=found[0], height=found[1], width=found[2])
-        )
+    def _on_one(
+        self, module: nn.Module, name: str, shape: Shape, place: int
+    ) -> tuple[nn.Module, Shape]:
+        traced = whole_layers.traced(module, name, shape)
+        if traced.needs_batch:
+            self.need_batches[name] = traced.needs_batch
+        after = traced.output
         output = (after.channels, after.height, after.width)
-        return OnOne(module, output, is_flat=after.is_flat, peers=self.peers), after
+        made = OnOne(module, place, output, is_flat=after.is_flat, peers=self.peers)
+        return made, after
 
     def _way(self, name: str) -> Way | None:
         """The override of a layer, or of the nearest container that has one."""

@@ -47,9 +47,10 @@ def grid_of(replicas: Replicas) -> Grid:
 def _part(
     model: nn.Module, replicas: Replicas, peers: Communicator, sample: Sequence[int]
 ) -> Partitioned:
-    ways = cast("Mapping[str, Way]", replicas.partitioning or {})
+    ways = cast("Mapping[str, Way]", {**(replicas.partitioning or {}), **(replicas.whole_on or {})})
+    slices = replicas.micro_batches
     try:
-        return partition(model, grid_of(replicas), peers, sample, ways)
+        return partition(model, grid_of(replicas), peers, sample, ways, micro_batches=slices)
     except CannotPartition as error:
         message = f"spec.replicas.partitions: {replicas.partitions}: {error}"
         raise ModelError(message) from error

@@ -48,8 +48,11 @@ def main(config: LaunchConfig) -> int:
             steps_of = partial(following_rank.steps, config, ready, membership, joined)
         else:
             steps_of = partial(_of_partition, ready.division, served)
+        follower = _Follower(config, membership, joined.member, served, steps_of)
+        # A partition has its part of the model, and keeps nothing of the whole one.
+        del ready, steps_of
         with Watchdog(spec.replicas.call_timeout_seconds):
-            return _Follower(config, membership, joined.member, served, steps_of).run()
+            return follower.run()
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
@@ -68,7 +71,7 @@ class _Follower:
         served: ServedMetrics,
         steps_of: Callable[[Collective], Step],
     ) -> None:
-        """`steps_of`: makes what it computes in a step of its group."""
+        """`steps_of`: makes what it computes in a step of its group, and is called once."""
         self._steps_of = steps_of
         self._config = config
         self._membership = membership
@@ -107,10 +110,15 @@ class _Follower:
         self._formed = True
         self._served.health.is_ready = True
         LOG.info("takes part", incarnation=self._member.incarnation)
-        code = ExitCode(steps.follow(group, self._steps_of(group), lambda: self._leaving))
+        code = ExitCode(steps.follow(group, self._made_steps(group), lambda: self._leaving))
         LOG.info("ends with its group", code=code.name)
         self._membership.told_to_end()
         return code
+
+    def _made_steps(self, group: Collective) -> Step:
+        steps_of = self._steps_of
+        del self._steps_of
+        return steps_of(group)
 
     def _check(self) -> None:
         """Raises Cancelled when this process is to end: at the job's end after the first one."""

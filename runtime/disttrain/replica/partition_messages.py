@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.layers.partitioned import Index
 from disttrain.parallel.partitioned import Partitioned
 
@@ -49,6 +50,8 @@ class Tensors:
         trained = [name for name, each in part.named_parameters() if each.requires_grad]
         self._trained = trained
         self._buffers = [name for name, _ in part.named_buffers()]
+        self.own_buffers = part.own_buffers if rank else []
+        """What the first process does not have, and gets back from each forward pass."""
         # Of one that all partitions have, each has the whole gradient: the first one's is taken.
         self._given = [name for name in trained if not rank or self._pieces[name] is not None]
 
@@ -62,6 +65,12 @@ class Tensors:
             yield name, self._pieces.get(name)
         for name in self._buffers if renewal else ():
             yield name, None
+
+    def give_buffers(self, values: Mapping[str, Tensor], peers: Communicator) -> None:
+        """Send the first process what it does not have of a forward pass. Raises GroupLost."""
+        if self.own_buffers:
+            message = packed([values[name] for name in self.own_buffers])
+            peers.exchange({0: message}, {}).wait()
 
     def pieces(self, gradients: Gradients) -> Iterator[Piece]:
         """What this partition gives of its gradients."""
@@ -94,6 +103,26 @@ class Tensors:
         for name, is_there, part in zip(self._given, message[:end].tolist(), parts, strict=True):
             if is_there:
                 yield Piece(name, self._pieces[name], part)
+
+
+def take_buffers(
+    others: Mapping[int, Tensors], buffers: Mapping[str, Tensor], peers: Communicator
+) -> None:
+    """Receive what other partitions give of a forward pass. Raises GroupLost."""
+    into = {
+        rank: [buffers[name].data for name in tensors.own_buffers]
+        for rank, tensors in others.items()
+        if tensors.own_buffers
+    }
+    rooms = {rank: room_for(each) for rank, each in into.items()}
+    peers.exchange({}, rooms).wait()
+    for rank, room in rooms.items():
+        unpack(room, into[rank])
+
+
+def room_for(tensors: Sequence[Tensor]) -> Tensor:
+    """For what `packed` makes of such."""
+    return torch.empty(sum(each.nbytes for each in tensors), dtype=torch.uint8)
 
 
 def packed(tensors: Sequence[Tensor]) -> Tensor:

@@ -18,10 +18,18 @@ from torch.autograd import Function
 
 from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
-from disttrain.parallel.layers.partitioned import Index, OnOne, PartitionedLayer
+from disttrain.parallel.layers.partitioned import Index, PartitionedLayer
 from disttrain.parallel.partitioned import Partitioned
+from disttrain.replica import layer_modes
 from disttrain.replica.division import Division
-from disttrain.replica.partition_messages import Renewal, Tensors, packed, unpack
+from disttrain.replica.partition_messages import (
+    Renewal,
+    Tensors,
+    packed,
+    room_for,
+    take_buffers,
+    unpack,
+)
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -61,8 +69,6 @@ class Order(NamedTuple):
 
 _TRAINS, _HAS_GRADIENTS = 1, 2
 _AUTOCASTS = {torch.bfloat16: 4, torch.float16: 8}
-_MOST_MODES = 63
-"""Layers that a word has bits for."""
 
 
 class Part:
@@ -88,11 +94,9 @@ class Part:
             self._outputs.clear()
         for dropout in self._dropouts:
             dropout.seed, dropout.step = order.seed, order.call
-        trains = bool(order.mode & _TRAINS)
-        for place, layer in enumerate(self.layers.values()):
-            layer.train(trains != bool(order.otherwise >> place & 1))
+        layer_modes.take(self.layers, trains=bool(order.mode & _TRAINS), otherwise=order.otherwise)
         if whole is not None:
-            self._take_modes_of_whole_layers(whole)
+            layer_modes.take_inside(self.layers, whole)
         kind = next((each for each, bit in _AUTOCASTS.items() if order.mode & bit), None)
         has_gradients = bool(order.mode & _HAS_GRADIENTS)
         own = x.detach().requires_grad_(order.input_type < 0 and has_gradients)
@@ -104,13 +108,6 @@ class Part:
         if has_gradients:
             self._outputs[order.call] = own, y
         return y.detach()
-
-    def _take_modes_of_whole_layers(self, whole: nn.Module) -> None:
-        """What is in such a layer has modes of its own."""
-        for name, layer in self.layers.items():
-            if isinstance(layer, OnOne):
-                for inner, module in whole.get_submodule(name).named_modules():
-                    layer.called.get_submodule(inner).training = module.training
 
     def backward(self, call: int, gradient: Tensor | None = None) -> Tensor | None:
         """Find the gradients of this part; that of its input. Raises GroupLost.
@@ -165,13 +162,14 @@ class FollowingPartition:
         if order.act == Act.FORWARD:
             self._renew(order.renewal)
             self._part.forward(order, self._part.nothing(order))
+            self._tensors.give_buffers(self._part.values, self._peers)
             return
         self._part.backward(order.call)
         self._peers.exchange({0: self._tensors.message(self._part.gradients)}, {}).wait()
 
     def _renew(self, renewal: int) -> None:
         into = [self._part.values[name] for name, _ in self._tensors.values(renewal)]
-        room = torch.empty(sum(each.nbytes for each in into), dtype=torch.uint8)
+        room = room_for(into)
         if len(room):
             self._peers.exchange({}, {0: room}).wait()
             unpack(room, into)
@@ -235,7 +233,7 @@ class DividedModel:
             + _HAS_GRADIENTS * has_gradients
             + _autocasts(x.device.type),
             renewal=self._due(),
-            otherwise=self._otherwise(),
+            otherwise=layer_modes.otherwise(self._part.layers, self._model),
         )
         self._calls += 1
         if not has_gradients:
@@ -252,21 +250,6 @@ class DividedModel:
         if due or before == self._given:
             return due
         return Renewal.BUFFERS if before[0] == self._given[0] else Renewal.RENEW
-
-    def _otherwise(self) -> int:
-        """Raises ValueError for more layers than an order has bits for."""
-        modules, found = dict(self._model.named_modules(remove_duplicate=False)), 0
-        for place, name in enumerate(self._part.layers):
-            if modules[name].training == self._model.training:
-                continue
-            if place >= _MOST_MODES:
-                message = (
-                    f"of a divided model's layers, the first {_MOST_MODES} may have another mode "
-                    f"than the model, and {name} comes later; call train() or eval() of the model"
-                )
-                raise ValueError(message)
-            found |= 1 << place
-        return found
 
     def forward(self, order: Order, x: Tensor) -> Tensor:
         """The output, which all partitions find. Raises GroupLost."""
@@ -331,13 +314,14 @@ class DividedModel:
                 self._part.values[name].data.copy_(buffer)
 
     def _take_buffers(self) -> None:
-        """What the forward pass made of them, as of running means, which all partitions have.
+        """What the forward pass made of them, as of running means. Raises GroupLost.
 
         Not so that autograd sees it: what was computed before does not depend on it.
         """
         for name, buffer in self._model.named_buffers():
             if name in self._part.values:
                 buffer.data.copy_(self._part.values[name])
+        take_buffers(self._others, dict(self._model.named_buffers()), self._peers)
 
 
 class _Forward:

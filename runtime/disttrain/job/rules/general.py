@@ -122,6 +122,32 @@ def _layers_are_divided(spec: Spec) -> str | None:
     return "means nothing with one partition; set spec.replicas.partitions, or leave it out"
 
 
+def _whole_layers_have_partitions(spec: Spec) -> str | None:
+    last = spec.replicas.partitions - 1
+    for layer, place in (spec.replicas.whole_on or {}).items():
+        if place > last:
+            return (
+                f"{layer} is to lie on partition {place}, and the last one is {last}; take another "
+                f"one, or set spec.replicas.partitions to {place + 1}"
+            )
+    return None
+
+
+def _layers_have_one_way(spec: Spec) -> str | None:
+    both = (spec.replicas.partitioning or {}).keys() & (spec.replicas.whole_on or {}).keys()
+    if not both:
+        return None
+    return f"{min(both)} is in spec.replicas.partitioning, too; leave it out of one of them"
+
+
+def _slices_have_layers(spec: Spec) -> str | None:
+    if spec.replicas.micro_batches is None or spec.replicas.whole_on:
+        return None
+    return (
+        "means nothing without spec.replicas.wholeOn; say which layers lie where, or leave it out"
+    )
+
+
 def _ranks_train_together(spec: Spec) -> str | None:
     ranks = spec.replicas.ranks
     kinds = spec.strategy.given().values()
@@ -274,6 +300,24 @@ RULES = (
         ("spec", "replicas", "partitioning"),
         (("spec", "replicas", "partitions"),),
         _layers_are_divided,
+    ),
+    Rule(
+        "Layers of `wholeOn` lie on partitions that a replica has.",
+        ("spec", "replicas", "wholeOn"),
+        (("spec", "replicas", "partitions"),),
+        _whole_layers_have_partitions,
+    ),
+    Rule(
+        "A layer is in `partitioning` or in `wholeOn`.",
+        ("spec", "replicas", "wholeOn"),
+        (("spec", "replicas", "partitioning"),),
+        _layers_have_one_way,
+    ),
+    Rule(
+        "`microBatches` are of layers that `wholeOn` places.",
+        ("spec", "replicas", "microBatches"),
+        (("spec", "replicas", "wholeOn"),),
+        _slices_have_layers,
     ),
     Rule(
         "Only replicas of `localSteps` have several ranks.",

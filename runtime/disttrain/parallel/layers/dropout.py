@@ -24,6 +24,9 @@ class HashDropout(nn.Module):
         self.step = 0
         """The next one. It is in no state_dict: who goes on with a run sets it, or begins with the
         masks of the first steps again."""
+        self.first_sample = 0
+        """Of the next call, where a batch comes in slices: what is not its first goes on with the
+        step of the call before."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Undivided."""
@@ -34,16 +37,18 @@ class HashDropout(nn.Module):
         """`places`: of each element of a sample, its number in the whole sample."""
         if not self.training or self.p == 0.0:
             return x
-        kept = self.kept(len(x), places)
-        self.step += 1
+        if self.first_sample == 0:
+            self.step += 1
+        kept = self._kept(len(x), places, self.step - 1)
         return x * kept / (1.0 - self.p)
 
-    def kept(self, samples: int, places: Tensor) -> Tensor:
+    def _kept(self, samples: int, places: Tensor, step: int) -> Tensor:
         """Which elements stay, as (samples, *places)."""
         key = _hash(torch.tensor(self.seed, device=places.device))
-        for part in (self.step, self.layer):
+        for part in (step, self.layer):
             key = _hash(key + part)
-        each = _hash(key + torch.arange(samples, device=places.device))
+        first, end = self.first_sample, self.first_sample + samples
+        each = _hash(key + torch.arange(first, end, device=places.device))
         mixed = _hash(each.view(-1, *(1 for _ in places.shape)) + _hash(places))
         chance = (mixed >> (64 - _BITS)) & ((1 << _BITS) - 1)
         return chance >= round(self.p * (1 << _BITS))

@@ -18,7 +18,7 @@ from disttrain.parallel.late import LinearProduct, Parameters, applied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.unit_filters import UnitFilters2d
 from disttrain.parallel.layers.windowed import View, Windowed
-from disttrain.parallel.windows import Box, Span, Windows, on_all, on_one
+from disttrain.parallel.windows import Box, Span, Windows, on_all
 
 Index = tuple[slice, ...]
 _NARROW = (torch.bfloat16, torch.float16)
@@ -331,44 +331,3 @@ class Normalised(PartitionedLayer):
             weight = 1.0 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean, weight)
         self.running_var.lerp_(variance, weight)
-
-
-class OnOne(PartitionedLayer):
-    """A layer that one partition computes as it is, on what is gathered there."""
-
-    def __init__(
-        self, module: nn.Module, output: tuple[int, int, int], *, is_flat: bool, peers: Communicator
-    ) -> None:
-        """`output`: channels, height and width."""
-        super().__init__(peers, module)
-        self._output, self._is_flat = output, is_flat
-        if peers.rank == 0:
-            self.take_over(module)
-
-    def forward(self, value: Value) -> Value:
-        array, peers = value.array, self.peers
-        x = array.fetch(on_one(0, peers.size, array.height, array.width))
-        channels, height, width = self._output
-        if peers.rank == 0:
-            y = self._called_with(value.whole(x))
-            y = y[:, None, :, None] if self._is_flat else y
-        else:
-            # Nothing, but of what was fetched, so that backward comes by here too.
-            y = x.new_zeros((len(x), channels, 0, 0)) + x.sum()
-        # All partitions have to come by in backward, or none: others have no parameters here.
-        y = y + x.new_zeros((), requires_grad=torch.is_grad_enabled())
-        windows = on_one(0, peers.size, height, width)
-        return Value(DistributedArray(y, windows, height, width, peers), self._is_flat)
-
-    def _called_with(self, x: Tensor) -> Tensor:
-        buffers = dict(self.named_buffers())
-        # Copies: what backward needs of them stays as it is, whatever becomes of the buffers.
-        given = {
-            **dict(self.named_parameters()),
-            **{name: buffers[name].clone() for name in buffers},
-        }
-        y: Tensor = functional_call(self.called, given, (x,))
-        for name, buffer in buffers.items():
-            # The layer may have put another tensor in its place.
-            buffer.data.copy_(given[name])
-        return y

@@ -1,0 +1,65 @@
+"""What is to be known of a layer that lies whole on one partition: it is called without values."""
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from disttrain.parallel.partitioned import CannotPartition, Shape
+
+
+class Traced(NamedTuple):
+    """What a call has shown."""
+
+    output: Shape
+    needs_batch: str
+    """Why it computes something else with a slice of a batch; empty if it does not."""
+
+
+def traced(module: nn.Module, name: str, shape: Shape) -> Traced:
+    """`shape`: of a sample before it. Raises CannotPartition."""
+    given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
+    called = on_meta(module)
+    before = [(each, each._version) for each in called.buffers()]  # noqa: SLF001
+    try:
+        # A batch of two: some layers need several samples.
+        samples, *found = called(torch.empty(2, *given, device="meta")).shape
+    except Exception as error:
+        raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
+    if samples != 2:
+        raise CannotPartition(f"{name}: gives {samples} samples for 2; it has to keep them")
+    if len(found) not in {1, 3}:
+        raise CannotPartition(f"{name}: gives {len(found)} dimensions for a sample, not 1 or 3")
+    after = (
+        Shape(channels=1, height=found[0], width=1, is_flat=True)
+        if len(found) == 1
+        else Shape(channels=found[0], height=found[1], width=found[2])
+    )
+    changed = any(
+        each is not was or each._version != version  # noqa: SLF001  It has no other.
+        for each, (was, version) in zip(called.buffers(), before, strict=True)
+    )
+    return Traced(after, _needs_batch(module, changed=changed))
+
+
+def on_meta(module: nn.Module) -> nn.Module:
+    """A copy without values, in single precision."""
+    values = [*module.parameters(), *module.buffers()]
+    # So nothing is copied that is dropped again.
+    empty = {id(value): _empty(value) for value in values}
+    return copy.deepcopy(module, empty).float()
+
+
+def _empty(value: Tensor) -> Tensor:
+    made = torch.empty_like(value, device="meta")
+    return nn.Parameter(made, value.requires_grad) if isinstance(value, nn.Parameter) else made
+
+
+def _needs_batch(module: nn.Module, *, changed: bool) -> str:
+    for each in module.modules():
+        is_of_samples = isinstance(each, nn.modules.instancenorm._InstanceNorm)  # noqa: SLF001
+        if isinstance(each, _NormBase) and (not is_of_samples or each.track_running_stats):
+            return f"a {type(each).__name__} has statistics of a whole batch"
+    return "it changes its buffers in each call" if changed else ""

@@ -1,0 +1,41 @@
+"""Layers that lie whole on partitions, in a manifest: what is refused before anything starts."""
+
+import pytest
+
+from builders.jobs import a_job
+from disttrain.job.finding import InvalidManifest
+
+
+def test_a_layers_partition_is_a_number() -> None:
+    replicas = a_job("spec.replicas={partitions: 2, wholeOn: {a: 0, b.c: 1}}").spec.replicas
+
+    assert replicas.whole_on == {"a": 0, "b.c": 1}
+    assert replicas.micro_batches is None
+
+
+@pytest.mark.parametrize(
+    ("replicas", "message"),
+    [
+        (
+            "{partitions: 2, wholeOn: {a: 0, b: 2}}",
+            r"spec\.replicas\.wholeOn: b is to lie on partition 2, and the last one is 1; take "
+            r"another one, or set spec\.replicas\.partitions to 3",
+        ),
+        ("{wholeOn: {a: 1}}", r"spec\.replicas\.wholeOn: a is to lie on partition 1"),
+        ("{partitions: 2, wholeOn: {a: -1}}", r"spec\.replicas\.wholeOn\.a: .*0"),
+        ("{partitions: 2, wholeOn: {a: first}}", r"spec\.replicas\.wholeOn\.a"),
+        ("{partitions: 2, wholeOn: {a: true}}", r"spec\.replicas\.wholeOn\.a"),
+        (
+            "{partitions: 2, partitioning: {a: whole, b: whole}, wholeOn: {b: 1}}",
+            r"spec\.replicas\.wholeOn: b is in spec\.replicas\.partitioning, too",
+        ),
+        (
+            "{partitions: 2, microBatches: 2}",
+            r"spec\.replicas\.microBatches: means nothing without spec\.replicas\.wholeOn",
+        ),
+        ("{partitions: 2, wholeOn: {a: 1}, microBatches: 0}", r"spec\.replicas\.microBatches"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_field(replicas: str, message: str) -> None:
+    with pytest.raises(InvalidManifest, match=message):
+        a_job(f"spec.replicas={replicas}")
