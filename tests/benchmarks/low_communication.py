@@ -11,10 +11,12 @@ machine that is too slow or too busy to compute in time. All figures are as with
 import argparse
 import math
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "language"))
 
 import torch
 
-from builders.distant_jobs import TEXT, DistantJob, Steps
+from builders.distant_jobs import TEXT, DistantJob
 from builders.distant_rivals import Ranks, has_torchft
+from builders.distant_runs import Run, busy, idle, late, sent
 from builders.report import Bar, print_report, say
 from builders.slow_links import SlowLinks
 from disttrain import Split
@@ -36,7 +39,7 @@ MEGABITS, ROUND_TRIP_SECONDS = 100.0, 0.05
 RATE, WARMUP_STEPS = 0.0007, 20
 """AdamW's; DDP and Downpour, whose gradients add up, have rates of their own."""
 SEED = 1
-TESTS = 128
+TESTS = 64
 """Windows of the test text that are measured."""
 SLOW = 4
 """Times longer that each step of one replica takes while others are killed."""
@@ -65,11 +68,11 @@ class Scale:
 
 FULL = Scale(
     step_seconds=0.1,
-    width=256,
+    width=192,
     batch_size=4,
     steps=32,
     budget=500,
-    measure_seconds=3,
+    measure_seconds=6,
     rival_measures_every=5,
     limit_seconds=150,
     goodput_seconds=80,
@@ -89,28 +92,6 @@ QUICK = Scale(
     kill_seconds=5,
     ceiling_seconds=1,
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """How one contender came to the target; NaN where it never did."""
-
-    seconds: float
-    samples: float
-    sent_bytes: float
-    """At all machines' cables, until then."""
-    payload_bytes: float = math.nan
-    """Pushed and fetched as replicas count it, at the end of the job."""
-    all_sent_bytes: float = math.nan
-    """At all cables, at the end of the job."""
-    computing: float = math.nan
-    """Part of the replicas' time between a replica's first step and the target: of the slowest."""
-    computing_told: float = math.nan
-    """The same as the status tells it, without evaluations."""
-    late_steps: float = math.nan
-    """Part of the steps that took a tenth longer than they should: what computing cost."""
-    relay_share: float = math.nan
-    """Of a core."""
 
 
 def local_steps(scale: Scale, **more: object) -> dict[str, Any]:
@@ -153,14 +134,15 @@ def main() -> None:
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # Also in the background of a shell, which has it ignored: the namespaces must go.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     names = options.only or [*CONTENDERS, *RIVALS, "goodput"]
     target = plain_loop(scale)
     say(f"the plain loop has {target:.3f} bits per byte after 60% of {scale.budget} steps")
-    delay = ROUND_TRIP_SECONDS * options.dilation
-    machines = REPLICAS + SHARDS
     found: dict[str, Run] = {}
-    with SlowLinks(machines, round_trip_seconds=delay, congestion=options.congestion) as links:
+    with ExitStack() as held:
+        links = far_machines(held, options.dilation, options.congestion)
         conditions = measured_links(links, scale, options.dilation)
         bench = Bench(scale, options.dilation, links, target)
         for name in names:
@@ -179,7 +161,18 @@ def main() -> None:
         "goodput": goodput,
         "left_out": [name for name in (*CONTENDERS, *RIVALS) if name not in found],
     }
-    print_report("low_communication", figures, bars(found, goodput, conditions))
+    print_report("low_communication", figures, bars(found, goodput, conditions["ceiling_megabits"]))
+
+
+def far_machines(held: ExitStack, dilation: float, congestion: str | None) -> SlowLinks:
+    """Ends the program where they cannot be made."""
+    delay = ROUND_TRIP_SECONDS * dilation
+    made = SlowLinks(REPLICAS + SHARDS, round_trip_seconds=delay, congestion=congestion)
+    try:
+        return held.enter_context(made)
+    except (OSError, subprocess.CalledProcessError) as error:
+        told = getattr(error, "stderr", "") or ""
+        sys.exit(f"this takes root, ip and tc, and a kernel with tbf and TUN: {error} {told}")
 
 
 def plain_loop(scale: Scale) -> float:
@@ -262,6 +255,7 @@ class Bench:
                     computing_told=job.status()["timeShares"]["computing"],
                     late_steps=late(times, scale.step_seconds * dilation),
                     relay_share=share,
+                    megabits=carried * 8e-6 / (ended - began),
                 )
 
     def rival(self, name: str) -> Run:
@@ -278,36 +272,38 @@ class Bench:
             "seed": SEED,
         }
         limit = scale.limit_seconds * dilation
-        before = sent(links)
         with (
             tempfile.TemporaryDirectory() as folder,
             Ranks(
                 Path(folder), links, REPLICAS, settings, torchft=RIVALS[name]["torchft"]
             ) as ranks,
         ):
-            line: dict[str, Any] = {}
+            before, line = sent(links), dict[str, Any]()
             for line in ranks.lines(limit):
                 if line["bits_per_byte"] <= self._target:
                     break
             assert line, ranks.printed()
-            is_there = line["bits_per_byte"] <= self._target
-            seconds = line["seconds"] / dilation if is_there else math.nan
-            return Run(seconds=seconds, samples=line["samples"], sent_bytes=sent(links) - before)
+            is_there, seconds = line["bits_per_byte"] <= self._target, line["seconds"]
+            carried = sent(links) - before
+            return Run(
+                seconds=seconds / dilation if is_there else math.nan,
+                samples=line["samples"],
+                sent_bytes=carried,
+                megabits=carried * 8e-6 / seconds,
+            )
 
     def goodput(self) -> dict[str, Any]:
         """Useful samples while replicas are killed in turn, over those of an undisturbed run."""
-        undisturbed, _ = self._disturbed(kills=False)
-        disturbed, idle = self._disturbed(kills=True)
-        say(f"goodput: {disturbed} of {undisturbed} samples, {idle} idle seconds")
+        undisturbed = self._disturbed(kills=False)
+        disturbed = self._disturbed(kills=True)
         return {
-            "samples": disturbed,
-            "undisturbed_samples": undisturbed,
-            "ratio": disturbed / undisturbed,
-            "seconds_in_which_nobody_trains": idle,
+            "undisturbed": undisturbed,
+            "disturbed": disturbed,
+            "ratio": disturbed["samples"] / undisturbed["samples"],
         }
 
-    def _disturbed(self, *, kills: bool) -> tuple[int, int]:
-        """Samples that count, and seconds in which nobody trained; one replica is slow."""
+    def _disturbed(self, *, kills: bool) -> dict[str, float]:
+        """A run of some time, one of whose replicas is slow, without evaluations."""
         scale, dilation = self._scale, self._dilation
         average = CONTENDERS["average"](scale)
         fields = self._fields(average, {"seconds": scale.goodput_seconds * dilation * 3})
@@ -332,9 +328,16 @@ class Bench:
                     turn += 1
                 time.sleep(0.05)
             status = job.status()
-            say(f"killed {turn} times; {status['samplesRepeated']} samples repeated")
             times = [steps for name in job.replicas for steps in job.steps(name)]
-            return status["samples"] - first, idle(times, began, end, dilation)
+            found = {
+                "kills": turn,
+                "samples": status["samples"] - first,
+                "samples_requeued": status["samplesRequeued"],
+                "seconds_in_which_nobody_trains": idle(times, began, end, dilation),
+                "computing_told": status["timeShares"]["computing"],
+            }
+            say(f"goodput: {found}")
+            return found
 
     def _fields(self, strategy: Mapping[str, Any], stop: Mapping[str, Any]) -> dict[str, Any]:
         scale, dilation = self._scale, self._dilation
@@ -352,59 +355,26 @@ class Bench:
         return measured is not None and measured["bits_per_byte"] <= self._target
 
 
-def sent(links: SlowLinks) -> int:
-    """By all machines: each byte counts once."""
-    return sum(carried.sent for carried in links.carried())
-
-
-def busy(steps: Steps, until: float) -> float:
-    """Part of the time since the first step; NaN without one."""
-    done = [(began, ended) for began, ended in steps if ended <= until]
-    if not done:
-        return math.nan
-    return sum(ended - began for began, ended in done) / (done[-1][1] - done[0][0])
-
-
-def late(times: Sequence[Steps], seconds: float) -> float:
-    lengths = [ended - began for steps in times for began, ended in steps]
-    return sum(length > 1.1 * seconds for length in lengths) / len(lengths)
-
-
-def idle(steps: Steps, began: float, end: float, second: float) -> int:
-    """Seconds in which nobody was within a step."""
-    count = int((end - began) / second)
-    marked = [False] * count
-    for first, last in steps:
-        for index in range(
-            max(0, int((first - began) / second)), min(count - 1, int((last - began) / second)) + 1
-        ):
-            marked[index] = True
-    return marked.count(False)
-
-
-def bars(
-    found: Mapping[str, Run], goodput: Mapping[str, Any], conditions: Mapping[str, Any]
-) -> list[Bar]:
+def bars(found: Mapping[str, Run], goodput: Mapping[str, Any], ceiling: float) -> list[Bar]:
     """Against the average, which is the default rule."""
     made = []
     own = found.get("average")
+    others = [name for name in ("downpour", "ddp") if name in found]
     if own is not None:
-        made += [
-            Bar(f"bytes, {name} to local steps", found[name].sent_bytes / own.sent_bytes, 10.0)
-            for name in ("downpour", "ddp")
-            if name in found
-        ]
-        made += [
-            Bar(f"seconds, {name} to local steps", found[name].seconds / own.seconds, 5.0)
-            for name in ("downpour", "ddp")
-            if name in found
-        ]
-        made.append(Bar("part of the time in which replicas compute", own.computing, 0.95))
+        for name in others:
+            ratio = found[name].sent_bytes / own.sent_bytes
+            made.append(Bar(f"bytes, {name} to local steps", ratio, 10.0))
+            ratio = found[name].seconds / own.seconds
+            made.append(Bar(f"seconds, {name} to local steps", ratio, 5.0))
     if goodput:
-        name = "seconds in which nobody trains"
         made.append(Bar("goodput", goodput["ratio"], 0.85))
-        made.append(Bar(name, goodput["seconds_in_which_nobody_trains"], 0.0, at_least=False))
-    del conditions
+        nobody = "seconds_in_which_nobody_trains"
+        made.append(Bar(nobody, goodput["disturbed"][nobody], 0.0, at_least=False))
+        computing = goodput["undisturbed"]["computing_told"]
+        made.append(Bar("part of the time in which replicas compute", computing, 0.95))
+    if found:
+        most = max(run.megabits for run in found.values())
+        made.append(Bar("links without a rate, to the most carried", ceiling / most, 5.0))
     return made
 
 
