@@ -161,7 +161,11 @@ def main() -> None:
         "goodput": goodput,
         "left_out": [name for name in (*CONTENDERS, *RIVALS) if name not in found],
     }
-    print_report("low_communication", figures, bars(found, goodput, conditions["ceiling_megabits"]))
+    print_report(
+        "low_communication",
+        figures,
+        bars(found, goodput, conditions["ceiling_megabits"], scale.limit_seconds),
+    )
 
 
 def far_machines(held: ExitStack, dilation: float, congestion: str | None) -> SlowLinks:
@@ -355,7 +359,9 @@ class Bench:
         return measured is not None and measured["bits_per_byte"] <= self._target
 
 
-def bars(found: Mapping[str, Run], goodput: Mapping[str, Any], ceiling: float) -> list[Bar]:
+def bars(
+    found: Mapping[str, Run], goodput: Mapping[str, Any], ceiling: float, limit_seconds: float
+) -> list[Bar]:
     """Against the average, which is the default rule."""
     made = []
     own = found.get("average")
@@ -364,7 +370,9 @@ def bars(found: Mapping[str, Run], goodput: Mapping[str, Any], ceiling: float) -
         for name in others:
             ratio = found[name].sent_bytes / own.sent_bytes
             made.append(Bar(f"bytes, {name} to local steps", ratio, 10.0))
-            ratio = found[name].seconds / own.seconds
+            seconds = found[name].seconds
+            # Who never came there took at least as long as it was given.
+            ratio = (limit_seconds if math.isnan(seconds) else seconds) / own.seconds
             made.append(Bar(f"seconds, {name} to local steps", ratio, 5.0))
     if goodput:
         made.append(Bar("goodput", goodput["ratio"], 0.85))
