@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -43,6 +43,7 @@ class PodJob(Watched):
         folder: Path,
         assignments: Mapping[str, Any] | None = None,
         credentials: Mapping[str, Credentials] | None = None,
+        manifest: str = COUNTING,
     ) -> None:
         self.folder = folder
         self.output = folder / "checkpoints" / f"counting-{UID}"
@@ -50,6 +51,8 @@ class PodJob(Watched):
         self.incarnations: dict[str, int] = {}
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
+        self.before: dict[str, Sequence[str]] = {}
+        """What single processes are run by, such as `ip netns exec`."""
         self._is_encrypted = credentials is not None
         self._ports = ExitStack()
         """Nobody else on this machine is given one of them."""
@@ -60,11 +63,11 @@ class PodJob(Watched):
             shutil.copy(task, folder)
         for role, issued in (credentials or {}).items():
             (folder / f"{Role(role)}.json").write_bytes(encode(issued))
-        manifest = yaml.safe_load(COUNTING)
-        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        job = yaml.safe_load(manifest)
+        job["metadata"] |= {"uid": UID, "namespace": "tests"}
         if credentials is None:
-            manifest["spec"]["transport"] = {"encryption": "none"}
-        text = json.dumps(_changed(manifest, assignments or {}))
+            job["spec"]["transport"] = {"encryption": "none"}
+        text = json.dumps(_changed(job, assignments or {}))
         (folder / pod_layout.LAUNCH_KEY).write_text(text)
 
     def start(self, *names: str) -> None:
@@ -75,7 +78,10 @@ class PodJob(Watched):
             self.incarnations[name] = self.incarnations.get(name, 0) + 1
             with self.log_file(name).open("ab") as log:
                 self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "disttrain.launch.pod"],
+                    [
+                        *self.before.get(name, ()),
+                        *(sys.executable, "-P", "-m", "disttrain.launch.pod"),
+                    ],
                     env=os.environ | self.environment(name),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
