@@ -29,7 +29,7 @@ class WrappedTraining(ClusterTraining):
         self.wrapper = documented()
         """Of the job in it only the labels count."""
 
-    def submit(self, manifest: dict[str, Any], code: dict[str, Any]) -> None:
+    def submit(self, manifest: dict[str, Any], *beside: dict[str, Any]) -> None:
         """Apply it in its AppWrapper, and wait for it."""
         wrapper = copy.deepcopy(self.wrapper)
         wrapper["metadata"]["name"] = self.name
@@ -37,7 +37,7 @@ class WrappedTraining(ClusterTraining):
         labels = component["template"]["metadata"].get("labels", {})
         component["template"] = manifest
         manifest["metadata"]["labels"] = labels
-        self.kubectl.apply(code, wrapper)
+        self.kubectl.apply(*beside, wrapper)
         self.meet()
 
     def meet(self) -> None:

@@ -35,7 +35,6 @@ PATIENT: Final = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSec
 again after seconds, and a process may wait as long for a core: whose lease has run out by then may
 do a step that somebody else does too."""
 _SMALL: Final = {"containers": [{"name": CONTAINER, "resources": helm.AS_SMALL_AS_OTHERS}]}
-"""Several jobs of tests fit on a node of two cores."""
 _SOON: Final = "7."
 """The promise of how soon training moves again: not on cores that other tests use."""
 
@@ -76,14 +75,12 @@ class ClusterTraining(JobView):
         manifest["metadata"]["name"] = self.name
         source = {"entrypoint": entrypoint, "arguments": arguments, "source": {"configMap": CODE}}
         manifest["spec"] |= {"task": source, **spec}
-        template = {"spec": {**_SMALL, **(pods or {})}}
-        for part in ("coordinator", "parameterServer", "replicas"):
-            manifest["spec"][part] |= {"template": template}
+        make_small(manifest, pods)
         self.submit(manifest, _code())
 
-    def submit(self, manifest: dict[str, Any], code: dict[str, Any]) -> None:
-        """Apply the job's manifest beside its code."""
-        self.kubectl.apply(code, manifest)
+    def submit(self, manifest: dict[str, Any], *beside: dict[str, Any]) -> None:
+        """Apply the job's manifest beside other objects, such as its code."""
+        self.kubectl.apply(*beside, manifest)
         self.meet()
 
     def meet(self) -> None:
@@ -189,6 +186,12 @@ class ClusterTraining(JobView):
         ]
         assert findings
         assert [one for one in findings if one["standing"] in {"violated", "not whole"}] == []
+
+
+def make_small(manifest: dict[str, Any], pods: Mapping[str, Any] | None = None) -> None:
+    """Let several jobs of such pods fit on a node; `pods` are fields of their specs."""
+    for part in ("coordinator", "parameterServer", "replicas"):
+        manifest["spec"][part] |= {"template": {"spec": {**_SMALL, **(pods or {})}}}
 
 
 def assert_every_sample_was_applied(job: ClusterTraining, summary: Status) -> None:

@@ -233,6 +233,11 @@ ours), momentum 0.99, no augmentation. The rate grows over the first epoch and s
 has the best of the rates {", ".join(f"{rate:g}" for rate in scale.rates)} by its mean error over
 the run with the first seed. SSGD is Algorithm 4, which is a prediction with S = 0.
 
+## Figure 1: gradients side by side
+
+`disttrain timeline DIR --plot FILE.svg` draws it from the log of a shard, of any run:
+[a run of the digits with four replicas](../runs.md#disttrain-timeline-dir).
+
 ## Figure 2: error over epochs
 
 Gradients of {scale.batch} samples, {scale.epochs} epochs, medians over {scale.seeds} seeds. All

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders.commands import disttrain
 from builders.runs import RunningJob
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
@@ -55,6 +56,35 @@ def test_a_run_with_deaths_keeps_its_promises(finished: Path) -> None:
 
     assert (code, found["held"]) == (0, True), found
     assert standings(found)["3"] == "not applicable"
+
+
+def test_the_timeline_of_a_run_is_drawn(finished: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "timeline.svg"
+    shown = disttrain("timeline", finished, "--plot", picture, "--updates", "30", "--json")
+
+    assert shown.code == 0
+    found = json.loads(shown.out)
+    assert len(found) == 30
+    assert {each["replica"] for each in found} <= {0, 1}
+    assert all(each["read_seconds"] < each["applied_seconds"] for each in found)
+    assert picture.read_text().count('rx="3"') == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--shard", "7"), "no log of shard 7; there are 0, 1"),
+        (("--after", "1000000"), "1000000: the log ends with update"),
+        (("--plot", "none/there.svg"), "none/there.svg: No such file or directory"),
+    ],
+)
+def test_a_timeline_that_cannot_be_shown_says_why(
+    finished: Path, arguments: tuple[str, ...], remedy: str
+) -> None:
+    shown = disttrain("timeline", finished, *arguments)
+
+    assert shown.code == 2
+    assert remedy in shown.err
 
 
 def test_a_record_taken_out_of_a_shards_log_is_found(tampered: Path) -> None:

@@ -47,6 +47,11 @@ COMMANDS = (
         "Reproduce an asynchronous run bit for bit, and say what asynchrony did.",
     ),
     (
+        "timeline",
+        "timeline:show",
+        "Show when each gradient was computed and applied, and so how stale it was.",
+    ),
+    (
         "simulate",
         "simulate:simulate",
         "Train a job in virtual time with several numbers of replicas, and say which to take.",
