@@ -72,10 +72,11 @@ def _of_parts(grid: Grid, parts: OfParts, bytes_per_second: float) -> str:
 
 def _holders(shards: Sequence[Sequence[int]]) -> str:
     if len(shards) > _MOST_LISTED:
-        counts = [len(each) for each in shards]
-        return f"values of a partition lie on {min(counts)} to {max(counts)} shards"
-    told = (f"of {rank} on {_ranges(each)}" for rank, each in enumerate(shards))
-    return f"values lie on shards: {', '.join(told)}"
+        fewest, most = min(map(len, shards)), max(map(len, shards))
+        told = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        return f"values of a partition lie on {told} of the shards"
+    each_one = (f"of {rank} on {_ranges(each)}" for rank, each in enumerate(shards))
+    return f"values lie on shards: {', '.join(each_one)}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -94,7 +94,8 @@ def test_it_says_what_a_job_moves_to_shards_and_partitions(
     [
         (((0, 1, 2, 4), (5,)), "values lie on shards: of 0 on 0-2+4, of 1 on 5"),
         (((0,), ()), "values lie on shards: of 0 on 0, of 1 on none"),
-        (((0, 1),) * 8 + ((2,),), "values of a partition lie on 1 to 2 shards"),
+        (((0, 1),) * 8 + ((2,),), "values of a partition lie on 1 to 2 of the shards"),
+        (((0, 1),) * 9, "values of a partition lie on 2 of the shards"),
     ],
 )
 def test_shards_of_partitions_are_told_briefly(
