@@ -116,6 +116,9 @@ CONTENDERS: Mapping[str, Callable[[Scale], dict[str, Any]]] = {
     "average": lambda scale: local_steps(scale, outer={"average": {}}),
     "nesterov": lambda scale: local_steps(scale, outer={"nesterov": {}}, quorum=REPLICAS),
     "delayedNesterov": lambda scale: local_steps(scale, outer={"delayedNesterov": {}}),
+    "Decoupled DiLoCo": lambda scale: local_steps(
+        scale, outer={"nesterov": {}}, quorum=REPLICAS - 1, graceSeconds=0.2, fragments=4
+    ),
     "downpour": downpour,
 }
 RIVALS: Mapping[str, dict[str, Any]] = {

@@ -24,6 +24,7 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
     "average": {"localSteps": {}},
     "average, replace": {"localSteps": {"adopt": "replace"}},
     "average, int8": {"localSteps": {"pushAs": "int8"}},
+    "average, 4 fragments": {"localSteps": {"fragments": 4}},
     "a quorum of all, replace": {"localSteps": {"quorum": 4, "adopt": "replace"}},
     "a quorum of 3": {"localSteps": {"quorum": 3, "graceSeconds": 0.2}},
     "delayed Nesterov": {"localSteps": {"outer": {"delayedNesterov": {}}}},
