@@ -58,6 +58,7 @@ def test_local_steps_send_as_many_times_fewer_bytes_as_they_take(
 
 
 def test_an_interrupted_benchmark_leaves_no_namespace(links: SlowLinks, tmp_path: Path) -> None:
+    """Its job is in a folder that goes with it, so that there is nothing for `disttrain audit`."""
     others = namespaces()
     printed = tmp_path / "printed"
     with printed.open("wb") as file:

@@ -1,4 +1,7 @@
-"""`disttrain evaluate` with several partitions: what it prints, and how it ends."""
+"""`disttrain evaluate` with several partitions: what it prints, and how it ends.
+
+The processes that are killed evaluate and train nothing: there is nothing for `disttrain audit`.
+"""
 
 import os
 import re

@@ -144,6 +144,7 @@ def test_with_a_quorum_a_job_does_not_go_on_in_other_fragments(tmp_path: Path) -
         job.wait_until(lambda status: applied(status, 0.3) and status["checkpoints"] >= 1)
         job.interrupt()
         job.wait()
+        job.assert_promises_held()
         set_field(job.output, "strategy.localSteps.fragments", 2)
         job.resume()
         assert job.wait() != 0

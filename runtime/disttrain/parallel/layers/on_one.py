@@ -189,7 +189,9 @@ class _Run:
         every = turns.of_forward(len(self._stages), len(self._slices))
         self._turns = turns.of_place(every, self._stages, self._peers.rank)
         self._nothing = torch.zeros_like(x) if self._stages[0].place != self._peers.rank else None
-        kind = torch.float32 if torch.is_autocast_enabled(x.device.type) else x.dtype
+        # Autocast knows no tensors without values.
+        autocasts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
+        kind = torch.float32 if autocasts else x.dtype
         post = _Post(self._peers)
         for turn in self._turns:
             if turn.stage:
