@@ -36,8 +36,9 @@ def timeline(evidence: Evidence, shard: int) -> Sequence[Computed]:
     log = evidence.shards[shard][-1]
     pushed = log.of(Kind.PUSHED)
     began = int(log.records["time_ns"].min(initial=2**63 - 1))
+    restored = log.of(Kind.RESTORED)["version"].tolist()
     # The values that it began with were there before anything else.
-    came = {int(pushed["version"].min(initial=1)) - 1: began} | dict(
+    came = {restored[-1] if restored else 0: began} | dict(
         zip(pushed["version"].tolist(), pushed["time_ns"].tolist(), strict=True)
     )
     return [

@@ -54,6 +54,19 @@ def test_versions_that_the_log_does_not_tell_of_are_left_out() -> None:
     assert timeline(evidence([]), 0) == []
 
 
+def test_a_log_that_begins_late_does_not_date_the_version_before_it() -> None:
+    """Its earlier updates are folded: nobody knows when version 8 came to be."""
+    found = timeline(evidence([(0, 9, 8, 5.0), (0, 10, 9, 6.0)]), 0)
+    assert [each.version for each in found] == [10]
+
+
+def test_what_a_shard_was_restored_with_was_there_when_its_log_began() -> None:
+    log = evidence([(0, 0, 0, 0.0), (0, 9, 8, 5.0)])
+    records = log.shards[0][0].records
+    records[1]["kind"], records[1]["version"] = Kind.RESTORED, 8
+    assert [each.read_seconds for each in timeline(log, 0)] == [0.0]
+
+
 def test_the_table_has_a_row_for_each_replica() -> None:
     head, _, *rows = lines(timeline(evidence(THREE), 0))
 
