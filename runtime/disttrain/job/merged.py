@@ -5,6 +5,7 @@ from typing import Final
 from disttrain.job.outer_rule import OuterRule
 from disttrain.job.section import Count, NotNegative, Positive
 from disttrain.job.shard_rule import ShardRule
+from disttrain.job.update_rule import IN_FRAGMENTS
 
 OWN: Final = "own"
 """The vector that a replica computes with: the parameters less what it has pushed and no merge
@@ -53,4 +54,4 @@ class Merged(ShardRule):
 def merged_name(inner: OuterRule, fragments: int = 1) -> str:
     """In checkpoints: without the quorum, or in other fragments, what is gathered would be lost."""
     name = f"merged_{inner.name}"
-    return name if fragments == 1 else f"{name}_in_{fragments}"
+    return name if fragments == 1 else f"{name}{IN_FRAGMENTS}{fragments}"

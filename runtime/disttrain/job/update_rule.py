@@ -1,7 +1,7 @@
 """What a manifest says of an update rule, whichever it is."""
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import Field
 from pydantic.alias_generators import to_camel
@@ -75,13 +75,19 @@ def present_name(name: str) -> str:
 def in_manifests(name: str) -> str:
     """What a manifest says for an update rule, or an outer rule, that a checkpoint names."""
     fields = []
+    name, _, fragments = name.partition(IN_FRAGMENTS)
     for prefix, field in _MADE_BY.items():
         if name.startswith(prefix):
             name = name.removeprefix(prefix)
             fields.append(field)
+    if fragments:
+        fields.append(f"fragments: {fragments}")
     chosen = to_camel(name)
     return f"{chosen} with {' and '.join(fields)}" if fields else chosen
 
+
+IN_FRAGMENTS: Final = "_in_"
+"""In the name of a rule that is carried out in so many fragments, before their number."""
 
 _MADE_BY = {
     "merged_": "quorum",

@@ -9,9 +9,12 @@ import yaml
 from builders.jobs import a_job, complaints, edited
 from disttrain.job import validation
 from disttrain.job.finding import InvalidManifest
+from disttrain.job.merged import merged_name
+from disttrain.job.outer_rules.nesterov import Nesterov
 from disttrain.job.strategies.downpour import UPDATE_RULES
 from disttrain.job.strategies.local_steps import OUTER_RULES, Adopt, LocalSteps
 from disttrain.job.torch_optimizers import ARGUMENTS, OptimizerName
+from disttrain.job.update_rule import in_manifests
 
 LOCAL = "spec.strategy={localSteps: {}}"
 SGD = "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}"
@@ -290,3 +293,12 @@ def test_ranks_are_refused_where_they_cannot_divide_a_batch(
 def test_a_replica_has_as_many_processes_as_ranks() -> None:
     job = a_job(LOCAL, "spec.replicas={ranks: 3, inner: ddp}")
     assert job.spec.replicas.processes == 3
+
+
+@pytest.mark.parametrize(
+    ("fragments", "said"),
+    [(1, "nesterov with quorum"), (64, "nesterov with quorum and fragments: 64")],
+)
+def test_a_rule_of_a_checkpoint_is_named_as_manifests_name_it(fragments: int, said: str) -> None:
+    name = merged_name(Nesterov(), fragments)
+    assert in_manifests(name) == said
