@@ -455,6 +455,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),
     Mutant(
+        name="a replica that says it has done more than it can",
+        file=f"{_R}/parameter_server/strategies/local_steps.py",
+        old="or samples > steps * most.samples:",
+        new="or not samples:",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a push that makes the steps of earlier ones known",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="self.steps and self.steps + other.steps",
+        new="self.steps + other.steps",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
         name="a merge of all fragments at once",
         file=f"{_R}/parameter_server/merging.py",
         old="values.share.fragment_chunks(values.trained, fragment)",

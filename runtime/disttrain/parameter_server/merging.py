@@ -61,7 +61,7 @@ class Merging:
         gathered, lost = self._state.gathered, {}
         for fragment, work in list(gathered.items()):
             for sender in [one for one in work if one >= self._rule.config.replicas]:
-                lost[sender] = work.pop(sender).samples
+                lost[sender] = max(lost.get(sender, 0), work.pop(sender).samples)
             if not work:
                 del gathered[fragment]
         if lost:
@@ -70,7 +70,8 @@ class Merging:
     def pushed(self, sender: int, fragment: Fragment, work: Work) -> None:
         """A push is complete."""
         gathered = self._state.gathered.setdefault(fragment.number, {})
-        gathered[sender] = gathered.get(sender, Work(0, 0)).and_then(work)
+        before = gathered.get(sender)
+        gathered[sender] = work if before is None else before.and_then(work)
         clock = self._state.clock
         if clock is not None:
             now, began = clock(), self._served_at.get(sender)

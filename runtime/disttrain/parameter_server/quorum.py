@@ -22,10 +22,10 @@ class Work(NamedTuple):
 
     samples: int
     steps: int
-    """0: an earlier version has not noted how many."""
+    """0: an earlier version has not noted how many, of all or of the first of them."""
 
     def and_then(self, other: "Work") -> "Work":
-        return Work(self.samples + other.samples, self.steps + other.steps)
+        return Work(self.samples + other.samples, self.steps and self.steps + other.steps)
 
 
 Gathered: TypeAlias = dict[int, dict[int, Work]]

@@ -188,6 +188,20 @@ def test_a_replica_beyond_the_count_is_refused() -> None:
     assert answer.header.reason == Reason.MALFORMED
 
 
+@pytest.mark.parametrize(
+    ("samples", "steps"), [(33, 1), (2**39, 1), (2**39, 32), (8, 0), (8, 33), (8, 2**32 - 1)]
+)
+def test_nobody_weighs_more_than_a_replica_can_have_done(samples: int, steps: int) -> None:
+    """Of up to 32 steps with batches of 32."""
+    one = Merging()
+    (answer,) = one.chunk(0, 0, torch.ones(ELEMENTS), samples, steps)
+    assert answer.header.reason == Reason.MALFORMED
+    assert f"is of {steps} steps and {samples} samples" in bytes(answer.payload).decode()
+
+    one.push(1, torch.ones(ELEMENTS), 32 * 32, 32)
+    assert one.state.gathered == {0: {1: Work(32 * 32, 32)}}
+
+
 def test_weights_are_samples_times_samples_of_a_step() -> None:
     """The paper's: who has seen as many samples in fewer steps has seen them in larger batches."""
     work = {0: Work(64, 8), 1: Work(64, 4), 2: Work(32, 4)}
@@ -196,6 +210,14 @@ def test_weights_are_samples_times_samples_of_a_step() -> None:
 
 def test_weights_are_by_samples_where_an_earlier_version_has_not_noted_steps() -> None:
     assert quorum.weights({0: Work(64, 0), 1: Work(192, 4)}) == {0: 0.25, 1: 0.75}
+
+
+def test_a_push_after_one_of_an_earlier_version_leaves_the_steps_unknown() -> None:
+    """Its steps alone would make each of its samples weigh as many times as all of them."""
+    one = Merging()
+    one.state.gathered[0] = {0: Work(64, 0)}
+    one.push(0, torch.ones(ELEMENTS), 8, 1)
+    assert one.state.gathered == {0: {0: Work(72, 0)}}
 
 
 def test_a_table_of_an_earlier_version_is_read() -> None:
