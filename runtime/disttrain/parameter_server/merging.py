@@ -58,7 +58,7 @@ class Merging:
         """
         for each in self._quorums:
             each.merged()
-        gathered, lost = self._state.gathered, {}
+        gathered, lost = self._state.gathered, dict[int, int]()
         for fragment, work in list(gathered.items()):
             for sender in [one for one in work if one >= self._rule.config.replicas]:
                 lost[sender] = max(lost.get(sender, 0), work.pop(sender).samples)
