@@ -160,7 +160,8 @@ class Inbox:
             return False
         magic, version, job = _GREETING.unpack(self._greeting)
         if (magic, version) != (MAGIC, PROTOCOL_VERSION):
-            raise UnreadableStream(Refusal.MAGIC, f"greets with {magic!r}, version {version}")
+            detail = f"greets with {magic!r}, version {version} instead of {PROTOCOL_VERSION}"
+            raise UnreadableStream(Refusal.MAGIC, detail)
         if job != self._job:
             detail = f"digest {job:016x} instead of {self._job:016x}"
             raise UnreadableStream(Refusal.WRONG_JOB, detail)

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from builders.transports import a_chunk_header, a_header
 from disttrain.state.vector import Vector
 from disttrain.transport import framing
-from disttrain.transport.errors import ConnectionLost, MalformedMessage, Refusal
+from disttrain.transport.errors import (
+    ConnectionLost,
+    MalformedMessage,
+    Refusal,
+    UnreadableStream,
+)
 from disttrain.transport.header import (
     ELEMENT_BYTES,
+    PROTOCOL_VERSION,
     ElementType,
     Header,
     Reason,
@@ -205,3 +211,23 @@ def test_a_message_that_has_not_begun_is_kept_for_the_next_connection() -> None:
     outbox.drop_begun()
     outbox.flush(cast(Stream, kept := TakesAFew(100, 100)))
     assert kept.taken == b"whole"
+
+
+class Says:
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+
+    def read_into(self, place: memoryview) -> int:
+        part, self._said = self._said[: place.nbytes], self._said[place.nbytes :]
+        place[: len(part)] = part
+        return len(part)
+
+
+def test_a_peer_of_another_version_is_told_apart_by_both_versions() -> None:
+    greeting = bytearray(framing.greeting(JOB))
+    greeting[4:6] = (PROTOCOL_VERSION - 1).to_bytes(2, "little")
+    with pytest.raises(
+        UnreadableStream, match=f"version {PROTOCOL_VERSION - 1} instead of {PROTOCOL_VERSION}"
+    ) as raised:
+        framing.Inbox(JOB, 1 << 20).is_greeted(cast(Stream, Says(bytes(greeting))))
+    assert raised.value.refusal == Refusal.MAGIC
