@@ -123,11 +123,18 @@ def test_a_partition_that_is_killed_ends_the_command(
     assert f"error: the process of partition {partition} has ended: killed by SIGKILL" in said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_of_a_command_that_is_ended_goes_on(run: Path, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_of_a_command_that_is_ended_goes_on(
+    run: Path, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     with held(run, tmp_path) as (command, processes):
         assert {"dt:replica-0-0", "dt:replica-0-1"} <= processes.keys()
+        assert list((tmp_path / "temporary").glob("disttrain-*"))
         command.send_signal(number)
         code = command.wait(TIMEOUT_SECONDS)
-        assert code == (130 if number == signal.SIGINT else -number)
+        assert code == (-number if number == signal.SIGKILL else 130)
         assert_gone(processes)
+    if number != signal.SIGKILL:
+        assert not list((tmp_path / "temporary").glob("disttrain-*"))

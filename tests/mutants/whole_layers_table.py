@@ -31,7 +31,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="statistics of a slice instead of a batch",
         file=f"{_R}/parallel/partitioning.py",
-        old="                if name in self.need_batches:\n",
+        old='                why = self.need_batches.get(name, "")\n',
+        new='                why = ""\n',
+        tests=_LAYERS,
+    ),
+    Mutant(
+        name="a layer that mixes the samples of a slice",
+        file=f"{_R}/parallel/partitioning.py",
+        old="                if not why and whole_layers.mixes_samples(*self.inputs[name]):\n",
         new="                if False:\n",
         tests=_LAYERS,
     ),

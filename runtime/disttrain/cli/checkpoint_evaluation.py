@@ -2,8 +2,10 @@
 
 import math
 import re
+import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -81,8 +83,21 @@ def evaluate(
 
     Example: disttrain evaluate runs/images --partitions 4 --grid 2x2
     """
-    for line in measured(checkpoint, job, vector, partitions_of(partitions, grid)):
+    asked = partitions_of(partitions, grid)
+    with _ended_as_by_ctrl_c():
+        lines = measured(checkpoint, job, vector, asked)
+    for line in lines:
         typer.echo(line)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Inside, SIGTERM removes what lies in temporary folders, too."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def partitions_of(count: int | None, grid: str | None) -> Replicas:

@@ -109,13 +109,16 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 def _refuse_sharing(model: nn.Module) -> None:
-    """Parts of a parameter that two layers have would be changed apart."""
+    """What two layers have would be changed apart."""
     owners: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = owners.setdefault(id(parameter), name)
-        if owner != name:
-            message = f"{name}: it is the same parameter as {owner}, which cannot be divided twice"
-            raise CannotPartition(message)
+    parameters = model.named_parameters(remove_duplicate=False)
+    buffers = model.named_buffers(remove_duplicate=False)
+    for kind, values in (("parameter", parameters), ("buffer", buffers)):
+        for name, value in values:
+            owner = owners.setdefault(id(value), name)
+            if owner != name:
+                message = f"{name}: it is the same {kind} as {owner}, which cannot be divided twice"
+                raise CannotPartition(message)
 
 
 def _shape_of(sample: Sequence[int]) -> Shape:
@@ -140,6 +143,8 @@ class _Partitioning:
     layers: int = 0
     place: int | None = None
     """The partition where the latest layer lies whole, if it does."""
+    inputs: dict[str, tuple[nn.Module, Shape]] = field(default_factory=dict)
+    """Layers on one partition, and what they are called with."""
     need_batches: dict[str, str] = field(default_factory=dict)
     """Layers on one partition that compute something else with a slice of a batch, and why."""
     shape: Shape = field(default_factory=lambda: Shape(channels=0, height=0, width=0))
@@ -163,7 +168,7 @@ class _Partitioning:
         if 0 <= place < self.peers.size:
             return
         last = self.peers.size - 1
-        message = f"partitioning.{name}: there is no partition {place}; the last one is {last}"
+        message = f"wholeOn.{name}: there is no partition {place}; the last one is {last}"
         raise CannotPartition(message)
 
     def check_slices(self, layers: nn.Sequential, micro_batches: int | None) -> None:
@@ -177,8 +182,10 @@ class _Partitioning:
             if isinstance(section, PartitionedLayer) or slices_of(section, micro_batches) == 1:
                 continue
             for name in map(named.__getitem__, section):
-                if name in self.need_batches:
-                    why = self.need_batches[name]
+                why = self.need_batches.get(name, "")
+                if not why and whole_layers.mixes_samples(*self.inputs[name]):
+                    why = "what it makes of a sample depends on others of the batch"
+                if why:
                     raise CannotPartition(f"{name}: {why}; {_NO_SLICES}")
 
     def container(self, module: nn.Sequential, name: str, shape: Shape) -> nn.Sequential:
@@ -323,6 +330,7 @@ class _Partitioning:
         self, module: nn.Module, name: str, shape: Shape, place: int
     ) -> tuple[nn.Module, Shape]:
         traced = whole_layers.traced(module, name, shape)
+        self.inputs[name] = module, shape
         if traced.needs_batch:
             self.need_batches[name] = traced.needs_batch
         after = traced.output

@@ -20,7 +20,7 @@ class Traced(NamedTuple):
 
 def traced(module: nn.Module, name: str, shape: Shape) -> Traced:
     """`shape`: of a sample before it. Raises CannotPartition."""
-    given = (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
+    given = _undivided(shape)
     called = on_meta(module)
     before = [(each, each._version) for each in called.buffers()]  # noqa: SLF001
     try:
@@ -42,6 +42,42 @@ def traced(module: nn.Module, name: str, shape: Shape) -> Traced:
         for each, (was, version) in zip(called.buffers(), before, strict=True)
     )
     return Traced(after, _needs_batch(module, changed=changed))
+
+
+@torch.enable_grad()
+def mixes_samples(module: nn.Module, shape: Shape) -> bool:
+    """Whether what comes out for a sample depends on another one: a gradient between them says so.
+
+    `shape`: of a sample before it. A module without values can tell nothing.
+    """
+    values = [*module.parameters(), *module.buffers()]
+    like = next((each for each in values if each.is_floating_point()), torch.empty(0))
+    if like.is_meta:
+        return False
+    x = torch.linspace(-1.0, 1.0, 2 * shape.elements, dtype=like.dtype, device=like.device)
+    x = x.view(2, *_undivided(shape)).requires_grad_()
+    # A copy, since a call may change buffers and what else the module counts in.
+    called = copy.deepcopy(module)
+    with torch.random.fork_rng([] if like.device.type == "cpu" else [like.device]):
+        # Not a leaf: the module may change it in place.
+        y: Tensor = called(x.clone())
+    if not y.requires_grad:
+        return False
+    return _depends(y, x, of=0, on=1) or _depends(y, x, of=1, on=0)
+
+
+def _depends(y: Tensor, x: Tensor, *, of: int, on: int) -> bool:
+    weight, some = torch.zeros_like(y), y[of]
+    # Not the same for all elements, of which a softmax has the same sum whatever x is.
+    weights = torch.linspace(1.0, 2.0, some.numel(), dtype=y.dtype, device=y.device)
+    weight[of] = weights.view_as(some)
+    (found,) = torch.autograd.grad(y, x, weight, retain_graph=True, allow_unused=True)
+    # No number: an infinite derivative, times the zeros of the weight.
+    return found is not None and bool(found[on].nan_to_num(0.0).any())
+
+
+def _undivided(shape: Shape) -> tuple[int, ...]:
+    return (shape.elements,) if shape.is_flat else (shape.channels, shape.height, shape.width)
 
 
 def on_meta(module: nn.Module) -> nn.Module:

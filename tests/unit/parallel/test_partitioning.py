@@ -441,6 +441,13 @@ REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
         "1.weight: it is the same parameter as 0.weight",
     ),
     (
+        "running means of two layers",
+        nn.Sequential(*[nn.BatchNorm2d(3, affine=False)] * 2),
+        Grid(1, 1),
+        {},
+        "1.running_mean: it is the same buffer as 0.running_mean",
+    ),
+    (
         "a whole layer that does not fit",
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv1d(9, 2, 1)),
         Grid(1, 1),

@@ -19,7 +19,9 @@ from builders.divided import BOUNDS, divided, far, furthest, undivided
 from builders.partitions import PATIENCE_SECONDS, in_partitions
 from disttrain.parallel import Alone, CannotPartition, Grid, HashDropout, partition
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.partitioned import Shape
 from disttrain.parallel.partitioning import Way
+from disttrain.parallel.whole_layers import mixes_samples
 
 SAMPLE = (3, 6, 5)
 SAMPLES = 5
@@ -135,7 +137,8 @@ class Meeting(nn.Module):
             self.barrier.wait(PATIENCE_SECONDS)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_meta:
+        if x.is_meta or len(x) == 2:
+            # No slice: it is tried with two samples.
             return x.clone()
         found: Tensor = _Meets.apply(x, self)
         return found
@@ -148,7 +151,8 @@ def test_two_partitions_compute_at_the_same_time() -> None:
     first = Meeting(barrier, {"forward": later, "backward": earlier})
     second = Meeting(barrier, {"forward": earlier, "backward": later})
     model = nn.Sequential(nn.Linear(3, 3), first, nn.Linear(3, 3), second).double()
-    x, weight = torch.randn(8, 3).double(), torch.randn(8, 3).double()
+    samples = 3 * slices
+    x, weight = torch.randn(samples, 3).double(), torch.randn(samples, 3).double()
     overrides: dict[str, Way] = {"0": 0, "1": 0, "2": 1, "3": 1}
 
     divided(model, (1, 2), x, weight, overrides, micro_batches=slices)
@@ -233,6 +237,32 @@ class Counting(nn.Module):
         return x
 
 
+class Centred(nn.Module):
+    """No buffer tells that it looks at all samples."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class Before(nn.Module):
+    """Only later samples depend on earlier ones."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cumsum(0)
+
+
+def test_whether_a_layer_mixes_samples_is_tried_on_a_copy() -> None:
+    shape = Shape(channels=3, height=2, width=2)
+    norm, state = nn.BatchNorm2d(3), torch.get_rng_state()
+
+    assert mixes_samples(norm, shape)
+    assert not mixes_samples(nn.Sequential(nn.Dropout2d(), nn.ReLU(inplace=True)), shape)
+    assert not mixes_samples(nn.BatchNorm2d(3, device="meta"), shape)
+
+    assert norm.num_batches_tracked == 0
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
@@ -240,6 +270,9 @@ class Counting(nn.Module):
         (nn.BatchNorm2d(3, track_running_stats=False), "a BatchNorm2d has statistics of a whole"),
         (nn.Sequential(nn.Tanh(), nn.InstanceNorm2d(3, track_running_stats=True)), "InstanceNorm"),
         (Counting(), "it changes its buffers in each call"),
+        (Centred(), "what it makes of a sample depends on others of the batch"),
+        (Before(), "what it makes of a sample depends on others of the batch"),
+        (nn.Softmax(dim=0), "what it makes of a sample depends on others of the batch"),
     ],
 )
 def test_a_layer_that_needs_the_whole_batch_gets_no_slices(layer: nn.Module, why: str) -> None:
@@ -338,8 +371,8 @@ def test_an_output_goes_backward_once() -> None:
 @pytest.mark.parametrize(
     ("way", "said"),
     [
-        (1, "partitioning.head: there is no partition 1; the last one is 0"),
-        (-1, "partitioning.head: there is no partition -1"),
+        (1, "wholeOn.head: there is no partition 1; the last one is 0"),
+        (-1, "wholeOn.head: there is no partition -1"),
         (True, "partitioning.head: True is none of spatial, features, whole, and no partition"),
         ("0", "partitioning.head: '0' is none of"),
     ],
