@@ -31,15 +31,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="statistics of a slice instead of a batch",
         file=f"{_R}/parallel/partitioning.py",
-        old='                why = self.need_batches.get(name, "")\n',
-        new='                why = ""\n',
+        old="self.need_batches.get(name) or whole_layers",
+        new="whole_layers",
         tests=_LAYERS,
     ),
     Mutant(
         name="a layer that mixes the samples of a slice",
         file=f"{_R}/parallel/partitioning.py",
-        old="                if not why and whole_layers.mixes_samples(*self.inputs[name]):\n",
-        new="                if False:\n",
+        old="self.need_batches.get(name) or whole_layers.mixing(*self.inputs[name])",
+        new='self.need_batches.get(name, "")',
         tests=_LAYERS,
     ),
     Mutant(

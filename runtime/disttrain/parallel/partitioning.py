@@ -182,9 +182,7 @@ class _Partitioning:
             if isinstance(section, PartitionedLayer) or slices_of(section, micro_batches) == 1:
                 continue
             for name in map(named.__getitem__, section):
-                why = self.need_batches.get(name, "")
-                if not why and whole_layers.mixes_samples(*self.inputs[name]):
-                    why = "what it makes of a sample depends on others of the batch"
+                why = self.need_batches.get(name) or whole_layers.mixing(*self.inputs[name])
                 if why:
                     raise CannotPartition(f"{name}: {why}; {_NO_SLICES}")
 

@@ -9,6 +9,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from disttrain.parallel.partitioned import CannotPartition, Shape
 
+_MIXED = "what it makes of a sample depends on others of the batch"
+
 
 class Traced(NamedTuple):
     """What a call has shown."""
@@ -45,25 +47,28 @@ def traced(module: nn.Module, name: str, shape: Shape) -> Traced:
 
 
 @torch.enable_grad()
-def mixes_samples(module: nn.Module, shape: Shape) -> bool:
-    """Whether what comes out for a sample depends on another one: a gradient between them says so.
+def mixing(module: nn.Module, shape: Shape) -> str:
+    """Why what comes out for a sample depends on another one; empty: no gradient says that it does.
 
     `shape`: of a sample before it. A module without values can tell nothing.
     """
     values = [*module.parameters(), *module.buffers()]
     like = next((each for each in values if each.is_floating_point()), torch.empty(0))
     if like.is_meta:
-        return False
+        return ""
     x = torch.linspace(-1.0, 1.0, 2 * shape.elements, dtype=like.dtype, device=like.device)
     x = x.view(2, *_undivided(shape)).requires_grad_()
     # A copy, since a call may change buffers and what else the module counts in.
     called = copy.deepcopy(module)
     with torch.random.fork_rng([] if like.device.type == "cpu" else [like.device]):
-        # Not a leaf: the module may change it in place.
-        y: Tensor = called(x.clone())
+        try:
+            # Not a leaf: the module may change it in place.
+            y: Tensor = called(x.clone())
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            return f"two samples of numbers from -1 to 1 cannot be tried: {error}"
     if not y.requires_grad:
-        return False
-    return _depends(y, x, of=0, on=1) or _depends(y, x, of=1, on=0)
+        return ""
+    return _MIXED if _depends(y, x, of=0, on=1) or _depends(y, x, of=1, on=0) else ""
 
 
 def _depends(y: Tensor, x: Tensor, *, of: int, on: int) -> bool:

@@ -21,7 +21,7 @@ from disttrain.parallel import Alone, CannotPartition, Grid, HashDropout, partit
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.partitioned import Shape
 from disttrain.parallel.partitioning import Way
-from disttrain.parallel.whole_layers import mixes_samples
+from disttrain.parallel.whole_layers import mixing
 
 SAMPLE = (3, 6, 5)
 SAMPLES = 5
@@ -244,6 +244,14 @@ class Centred(nn.Module):
         return x - x.mean(0)
 
 
+class Particular(nn.Module):
+    """Takes numbers near zero alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = x * torch.ones(2, device=x.device)[(x * 9).round().long()]
+        return found
+
+
 class Before(nn.Module):
     """Only later samples depend on earlier ones."""
 
@@ -251,13 +259,13 @@ class Before(nn.Module):
         return x.cumsum(0)
 
 
-def test_whether_a_layer_mixes_samples_is_tried_on_a_copy() -> None:
+def test_whether_a_layer_mixing_is_tried_on_a_copy() -> None:
     shape = Shape(channels=3, height=2, width=2)
     norm, state = nn.BatchNorm2d(3), torch.get_rng_state()
 
-    assert mixes_samples(norm, shape)
-    assert not mixes_samples(nn.Sequential(nn.Dropout2d(), nn.ReLU(inplace=True)), shape)
-    assert not mixes_samples(nn.BatchNorm2d(3, device="meta"), shape)
+    assert mixing(norm, shape)
+    assert not mixing(nn.Sequential(nn.Dropout2d(), nn.ReLU(inplace=True)), shape)
+    assert not mixing(nn.BatchNorm2d(3, device="meta"), shape)
 
     assert norm.num_batches_tracked == 0
     assert torch.equal(torch.get_rng_state(), state)
@@ -272,6 +280,10 @@ def test_whether_a_layer_mixes_samples_is_tried_on_a_copy() -> None:
         (Counting(), "it changes its buffers in each call"),
         (Centred(), "what it makes of a sample depends on others of the batch"),
         (Before(), "what it makes of a sample depends on others of the batch"),
+        (
+            Particular(),
+            "two samples of numbers from -1 to 1 cannot be tried: index",
+        ),
         (nn.Softmax(dim=0), "what it makes of a sample depends on others of the batch"),
     ],
 )
