@@ -491,17 +491,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="samples that count before all fragments hold them",
-        file=f"{_R}/replica/turns.py",
+        file=f"{_R}/replica/fragment_schedule.py",
         old="        after = min(self._pushed)\n",
         new="        after = max(self._pushed)\n",
-        tests=(f"{_UNIT}/replica/test_turns.py",),
+        tests=(f"{_UNIT}/replica/test_fragment_schedule.py",),
     ),
     Mutant(
         name="a fragment that is pushed again while others wait",
-        file=f"{_R}/replica/turns.py",
+        file=f"{_R}/replica/fragment_schedule.py",
         old="return min(self.fragments, key=",
         new="return max(self.fragments, key=",
-        tests=(f"{_UNIT}/replica/test_turns.py",),
+        tests=(f"{_UNIT}/replica/test_fragment_schedule.py",),
     ),
     Mutant(
         name="a fragment of parameters of which others are no numbers",

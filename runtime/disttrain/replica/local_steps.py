@@ -14,11 +14,11 @@ from disttrain.job.strategies.local_steps import Adopt, LocalSteps
 from disttrain.parameter_server.client import FetchResult, Push, Versions
 from disttrain.replica import gradient_check
 from disttrain.replica.connection import Connection
+from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.replica.inner_optimizer import OwnSteps
 from disttrain.replica.ledger import Gradient
 from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper
-from disttrain.replica.turns import Turns
 from disttrain.replica.work import WorkItem
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.placement import Range
@@ -44,7 +44,7 @@ class LocalStepper(Stepper):
         """`run`: how long the job is, for the schedule."""
         config = manifest.optimizer
         super().__init__(connection, manifest, config.clip_norm)
-        self._turns = Turns(manifest.fragments)
+        self._turns = FragmentSchedule(manifest.fragments)
         self._steps_to_a_push = manifest.steps // manifest.fragments
         seconds = math.inf if manifest.seconds is None else manifest.seconds
         self._seconds_to_a_push = seconds / manifest.fragments

@@ -10,12 +10,12 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.func import functional_call
 
-from disttrain.parallel import turns
+from disttrain.parallel import micro_batches
 from disttrain.parallel.array import DistributedArray
 from disttrain.parallel.communicator import Communicator, Exchange
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
-from disttrain.parallel.turns import Turn
+from disttrain.parallel.micro_batches import Turn
 from disttrain.parallel.windows import Span, on_one
 
 
@@ -169,7 +169,7 @@ class _Run:
 
     def __init__(self, layers: Sequence[OnOne], slices: int, peers: Communicator) -> None:
         self._layers, self._wanted, self._peers = layers, slices, peers
-        self._stages = turns.stages(layer.place for layer in layers)
+        self._stages = micro_batches.stages(layer.place for layer in layers)
         own = [layer for layer in layers if layer.place == peers.rank]
         self.parameters = [each for layer in own for each in layer.parameters()]
         """Of this partition's layers."""
@@ -185,9 +185,9 @@ class _Run:
 
         `keeps`: what backward needs.
         """
-        self._slices = turns.slices(len(x), self._wanted)
-        every = turns.of_forward(len(self._stages), len(self._slices))
-        self._turns = turns.of_place(every, self._stages, self._peers.rank)
+        self._slices = micro_batches.slices(len(x), self._wanted)
+        every = micro_batches.of_forward(len(self._stages), len(self._slices))
+        self._turns = micro_batches.of_place(every, self._stages, self._peers.rank)
         self._nothing = torch.zeros_like(x) if self._stages[0].place != self._peers.rank else None
         # Autocast knows no tensors without values.
         autocasts = not x.is_meta and torch.is_autocast_enabled(x.device.type)

@@ -1,11 +1,11 @@
-"""Turns of fragments: a sample counts once, and not before all fragments hold its step."""
+"""The schedule of fragments: a sample counts once, and not before all fragments hold its step."""
 
 import random
 
 import pytest
 
 from disttrain.coordinator.protocol.fields import START, Position
-from disttrain.replica.turns import Turns
+from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.state.fragments import Fragment
 
 
@@ -14,7 +14,7 @@ def at(steps: int) -> Position:
 
 
 def test_fragments_are_pushed_in_turn_and_count_when_the_last_of_them_is() -> None:
-    turns, found = Turns(3), []
+    turns, found = FragmentSchedule(3), []
     for step in range(1, 7):
         turns.step(8, at(step))
         found.append(turns.push(turns.next))
@@ -27,7 +27,7 @@ def test_fragments_are_pushed_in_turn_and_count_when_the_last_of_them_is() -> No
 
 
 def test_one_fragment_counts_at_once() -> None:
-    turns = Turns(1)
+    turns = FragmentSchedule(1)
     turns.step(8, at(1))
     turns.step(5, at(2))
     assert turns.push(turns.next) == (Fragment(0, 1), 2, 13, 13, at(2))
@@ -35,7 +35,7 @@ def test_one_fragment_counts_at_once() -> None:
 
 
 def test_what_is_unfinished_comes_in_its_turn_and_counts_all() -> None:
-    turns = Turns(3)
+    turns = FragmentSchedule(3)
     turns.step(8, at(1))
     turns.push(turns.next)
     turns.step(8, at(2))
@@ -47,7 +47,7 @@ def test_what_is_unfinished_comes_in_its_turn_and_counts_all() -> None:
 
 
 def test_a_position_passed_with_no_step_is_reached_by_what_follows_all_steps() -> None:
-    turns = Turns(2)
+    turns = FragmentSchedule(2)
     turns.step(8, at(1))
     turns.push(turns.next)
     turns.passed(at(2))
@@ -57,7 +57,7 @@ def test_a_position_passed_with_no_step_is_reached_by_what_follows_all_steps() -
 @pytest.mark.parametrize("seed", range(5))
 def test_each_step_counts_once_and_after_every_fragment(seed: int) -> None:
     chance, count = random.Random(seed), 1 + seed
-    turns, step, counted, forgotten = Turns(count), 0, 0, 0
+    turns, step, counted, forgotten = FragmentSchedule(count), 0, 0, 0
     held = [0] * count
     """Steps, which are of one sample, that each fragment holds."""
     for _ in range(500):

@@ -28,7 +28,7 @@ class Turn(NamedTuple):
     """After them."""
 
 
-class Turns:
+class FragmentSchedule:
     """The fragment that was pushed longest ago is the next one.
 
     A sample counts when the last of the fragments is pushed that its step has changed. Until then
