@@ -206,11 +206,11 @@ def test_a_job_is_resumed_by_the_rule_that_it_had(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
-def test_arguments_that_torch_refuses_end_the_job_before_it_trains(tmp_path: Path) -> None:
+def test_arguments_that_torch_refuses_are_refused_before_anything_starts(tmp_path: Path) -> None:
     settings = ["spec.strategy.localSteps.optimizer={name: SGD, arguments: {lr: -1.0}}"]
     with RunningJob(tmp_path, settings, COUNTING) as job:
-        assert job.wait() == 1
+        assert job.wait() == 2
 
-        assert job.summary()["samples"] == 0
-        assert "spec.strategy.localSteps.optimizer.arguments" in job.printed()
-        assert "Invalid learning rate" in job.printed()
+        assert not job.output.exists()
+        assert "spec.strategy.localSteps.optimizer" in job.printed()
+        assert "arguments.lr: must be a number from 0 to 1e+15, got -1" in job.printed()
