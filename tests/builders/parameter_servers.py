@@ -73,7 +73,10 @@ class OneShard(PushClient, FetchClient):
             for run in of.runs(len(there)):
                 here[run.first : run.end] = there[run.first : run.end]
         return FetchResult(
-            versions=(Version(1, self.version),), samples=self.samples, buffers_changed=True
+            versions=(Version(1, self.version),),
+            samples=self.samples,
+            buffers_changed=True,
+            fragment=fragment,
         )
 
     def stop(self) -> None:

@@ -317,7 +317,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="fetched parameters that replace a replica's newest steps",
         file=f"{_R}/replica/local_steps.py",
-        old="        if any(turns.has_new_steps(fragment) for fragment in taken):\n",
+        old="        if any(schedule.has_new_steps(fragment) for fragment in taken):\n",
         new="        if False:\n",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
@@ -380,7 +380,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="local steps that count although their samples went back",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._turns.forget()\n        self._taken.clear()\n        self._since_push, ",
+        old="        self._schedule.forget()\n        self._taken.clear()\n        self._since_push, ",
         new="        self._taken.clear()\n        self._since_push, ",
         tests=(f"{_UNIT}/replica/test_too_stale.py",),
     ),
@@ -520,8 +520,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a fetched fragment that replaces all parameters",
         file=f"{_R}/replica/local_steps.py",
-        old="turns, runs = self._turns, self._runs(self._asked)",
-        new="turns, runs = self._turns, self._runs(WHOLE)",
+        old="schedule, runs = self._schedule, self._runs(fetched.fragment)",
+        new="schedule, runs = self._schedule, self._runs(WHOLE)",
         tests=(f"{_UNIT}/replica/test_fragments.py",),
     ),
     Mutant(

@@ -35,6 +35,8 @@ class FetchResult:
     """Training samples in the values, of the shard that has applied the fewest."""
     buffers_changed: bool
     """Whether buffers were fetched that may differ from those of the last fetch."""
+    fragment: Fragment = WHOLE
+    """What was fetched of what is trained."""
 
 
 class FetchTask(Task):
@@ -176,7 +178,9 @@ class FetchClient(Conversation):
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(task.samples for task in tasks)
-        return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
+        return FetchResult(
+            versions=versions, samples=samples, buffers_changed=changed, fragment=fragment
+        )
 
     def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
         """Fill the buffer with the point of an evaluation that is under way. As `fetch`.

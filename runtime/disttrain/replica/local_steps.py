@@ -44,7 +44,7 @@ class LocalStepper(Stepper):
         """`run`: how long the job is, for the schedule."""
         config = manifest.optimizer
         super().__init__(connection, manifest, config.clip_norm)
-        self._turns = FragmentSchedule(manifest.fragments)
+        self._schedule = FragmentSchedule(manifest.fragments)
         self._steps_to_a_push = manifest.steps // manifest.fragments
         seconds = math.inf if manifest.seconds is None else manifest.seconds
         self._seconds_to_a_push = seconds / manifest.fragments
@@ -58,8 +58,6 @@ class LocalStepper(Stepper):
         self._anchor = torch.zeros_like(self._model.parameters)
         self._anchored: list[Versions] = [()] * manifest.fragments
         """Of the shards, what the anchor is of in each fragment."""
-        self._asked = WHOLE
-        """What the latest fetch is of."""
         self._taken: deque[_Taken] = deque()
         self._since_push = 0
         """Steps, those included whose gradient was refused."""
@@ -96,12 +94,12 @@ class LocalStepper(Stepper):
         scale, count = self._judge(gradient, loss, samples, position)
         self.position = position
         if scale == 0:
-            self._turns.passed(position)
+            self._schedule.passed(position)
             self._end_early()
             return 0.0
         self._own.step(scale, count, self._samples)
         self._taken.append(_Taken(samples, position))
-        self._turns.step(samples, position)
+        self._schedule.step(samples, position)
         self._samples += samples
         return 1.0
 
@@ -109,7 +107,7 @@ class LocalStepper(Stepper):
         self._since_push += 1
         seconds = self._now() - self._pushed_at
         if self._since_push >= self._steps_to_a_push or seconds >= self._seconds_to_a_push:
-            self._push([self._turns.next])
+            self._push([self._schedule.next])
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         """Take over what was fetched meanwhile. Ends the step."""
@@ -119,7 +117,7 @@ class LocalStepper(Stepper):
 
     def _forget_steps(self) -> None:
         """What is fetched next replaces them."""
-        self._turns.forget()
+        self._schedule.forget()
         self._taken.clear()
         self._since_push, self._pushed_at = 0, self._now()
 
@@ -129,14 +127,14 @@ class LocalStepper(Stepper):
             self._since_push = self._steps_to_a_push
 
     def _start_pushing(self) -> None:
-        self._push(self._turns.unfinished)
+        self._push(self._schedule.unfinished)
 
     def _push(self, fragments: Sequence[Fragment]) -> None:
         """At most one push and its fetch are under way, so the anchor belongs to one of them."""
         self._since_push, self._pushed_at = 0, self._now()
         if not self._taken:
             # Also before `begin`: the first fetch is not this one's to take.
-            self._turns.forget()
+            self._schedule.forget()
             self._pushes.passed(self.position)
             return
         self._pushes.wait_answered()
@@ -175,7 +173,7 @@ class LocalStepper(Stepper):
             sent[part].copy_((own if self._sends_parameters else self._anchor)[part])
             self._anchor[part].copy_(own[part])
         self._sequence += 1
-        turn = self._turns.push(fragment)
+        turn = self._schedule.push(fragment)
         travels_as = self._model.vector.rounded(outgoing.rounded_to)
         push = Push(
             sequence=self._sequence,
@@ -192,7 +190,7 @@ class LocalStepper(Stepper):
             lease_offset=turn.position.offset,
             buffers={vector: flat.buffer for vector, flat in outgoing.buffers.vectors.items()},
         )
-        while len(self._taken) > self._turns.uncounted_steps:
+        while len(self._taken) > self._schedule.uncounted_steps:
             self._taken.popleft()
         self._pushes.submit(outgoing, push)
 
@@ -207,7 +205,7 @@ class LocalStepper(Stepper):
             lost = Gradient(number, samples, 0.0, 0.0, is_finite=False)
             self.ledger.computed(lost, position)
             self._count_not_finite(position)
-        self._turns.forget()
+        self._schedule.forget()
         self._taken.clear()
         self._own.forget()
         if self._ranks is not None:
@@ -224,28 +222,18 @@ class LocalStepper(Stepper):
         self._fetch(self.computes_on, None, fragment)
         self._pushes.begin(self._fetches.due)
 
-    def _fetch(
-        self,
-        name: str,
-        after_seconds: float | None = 0.0,
-        fragment: Fragment = WHOLE,
-        *,
-        is_exact: bool = False,
-    ) -> None:
-        self._asked = fragment
-        super()._fetch(name, after_seconds, fragment, is_exact=is_exact)
-
     def _take_over(self, fetched: FetchResult) -> None:
-        turns, runs = self._turns, self._runs(self._asked)
-        taken = turns.fragments if self._asked == WHOLE else (self._asked,)
+        schedule, runs = self._schedule, self._runs(fetched.fragment)
+        is_whole = fetched.fragment == WHOLE
+        taken = schedule.fragments if is_whole else (fetched.fragment,)
         for fragment in taken:
             self._anchored[fragment.number] = fetched.versions
-        if any(turns.has_new_steps(fragment) for fragment in taken):
+        if any(schedule.has_new_steps(fragment) for fragment in taken):
             # Nothing writes to the only push's memory before the next one.
             pushed = self._model.outgoing[0].buffers if fetched.buffers_changed else None
             self._model.adopt_change(runs, self._anchor, pushed)
             return
-        if self._asked == WHOLE:
+        if is_whole:
             self._model.adopt(buffers=fetched.buffers_changed)
         else:
             self._model.adopt_part(runs, buffers=fetched.buffers_changed)
@@ -256,7 +244,7 @@ class LocalStepper(Stepper):
         super()._compute_with(fetched)
         if self._ranks is not None:
             self._ranks.renew()
-        self._samples = fetched.samples + self._turns.uncounted_samples
+        self._samples = fetched.samples + self._schedule.uncounted_samples
 
 
 def _slices(runs: Iterable[Range]) -> Iterator[slice]:
