@@ -1,8 +1,14 @@
 """Manifests of jobs with local steps: what all have, and what a test makes another."""
 
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import yaml
+
+from builders.runs import RunningJob
+
+SAMPLES: Final = 1024
+EPOCHS: Final = 2
 
 
 def counting(
@@ -49,6 +55,28 @@ def proving(local_steps: str, replicas: str, **changes: Any) -> str:
         "replicas": {"device": "cpu", "threads": 1, **yaml.safe_load(replicas)},
     }
     return _job("proving", spec | changes)
+
+
+def applied(status: dict[str, Any], fraction: float) -> bool:
+    """Whether so much of a job of `counting` is done."""
+    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
+
+
+def kill_every_role(job: RunningJob, replicas: int) -> dict[str, Any]:
+    """Kill one process of each while a job of `counting` trains; the summary of its good end."""
+    job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == replicas)
+    job.kill("replica-0")
+    job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
+    job.kill("shard-1")
+    job.wait_until(partial(applied, fraction=0.6))
+    job.kill("coordinator")
+    assert job.wait() == 0
+
+    summary = job.summary()
+    assert summary["phase"] == "Complete"
+    assert summary["samples"] == EPOCHS * SAMPLES
+    assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+    return summary
 
 
 def _job(name: str, spec: dict[str, Any]) -> str:

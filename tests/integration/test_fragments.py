@@ -3,62 +3,33 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
+from torch import nn
 
+from builders import local_steps_jobs
+from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain.task import checks
+from oracles import serial
 from oracles.serial import Course
 from tasks.proving import Proving
 
 STEPS = 200
-PROVING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: proving}
-spec:
-  task: {entrypoint: proving:Proving}
-  strategy:
-    localSteps:
-      steps: 8
-      fragments: 4
-      optimizer:
-        name: AdamW
-        arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
-  batchSize: 8
-  portionSize: 80
-  stop: {epochs: 2}
-  evaluation: null
-  coordinator: {heartbeatSeconds: 0.2}
-  parameterServer: {threads: 1, shards: 3}
-  replicas: {count: 1, device: cpu, threads: 1}
-"""
-COUNTING = """\
-apiVersion: disttrain.dev/v1alpha1
-kind: DistTrainJob
-metadata: {name: counting}
-spec:
-  task: {entrypoint: counting:Counting, arguments: {step_seconds: 0.02}}
-  strategy:
-    localSteps: {steps: 6, fragments: 3, optimizer: {name: SGD, arguments: {lr: 1.0}}}
-  batchSize: 8
-  stop: {epochs: 2}
-  evaluation: null
-  audit: full
-  checkpoint: {everySeconds: 0.5}
-  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
-  parameterServer: {shards: 2}
-  replicas: {count: 3, device: cpu}
-  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
-"""
-SAMPLES, EPOCHS = 1024, 2
+PROVING = local_steps_jobs.proving(
+    """
+    steps: 8
+    fragments: 4
+    optimizer:
+      name: AdamW
+      arguments: {lr: 0.01, weight_decay: 0.1, betas: [0.8, 0.99]}
+    """,
+    "count: 1",
+)
+COUNTING = local_steps_jobs.counting("{steps: 6, fragments: 3}", "count: 3")
 _LOCAL = "spec.strategy.localSteps"
 
 
@@ -82,16 +53,6 @@ def plain_loop(dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def distance(found: dict[str, Tensor], model: nn.Module) -> float:
-    wanted = parameters_to_vector(model.parameters()).detach().double()
-    got = torch.cat([found[name].flatten().double() for name, _ in model.named_parameters()])
-    return float((got - wanted).norm() / wanted.norm())
-
-
-def applied(status: dict[str, Any], fraction: float) -> bool:
-    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
-
-
 @pytest.mark.parametrize("adopt", ["replace", "add"])
 @pytest.mark.parametrize(("precision", "nearness"), [("float32", 1e-6), ("float64", 1e-12)])
 def test_one_replica_is_the_plain_loop(
@@ -103,24 +64,13 @@ def test_one_replica_is_the_plain_loop(
         assert job.summary()["steps"] == STEPS
         found = load_file(job.output / "model.safetensors")
 
-    assert distance(found, plain_loop(getattr(torch, precision))) < nearness
+    assert serial.distance(found, plain_loop(getattr(torch, precision))) < nearness
 
 
 @pytest.mark.parametrize("settings", ["adopt=replace", "pushAs=int8", "quorum=2"])
 def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
     with RunningJob(tmp_path, [f"{_LOCAL}.{settings}"], COUNTING) as job:
-        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 3)
-        job.kill("replica-0")
-        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
-        job.kill("shard-1")
-        job.wait_until(partial(applied, fraction=0.6))
-        job.kill("coordinator")
-        assert job.wait() == 0
-
-        summary = job.summary()
-        assert summary["phase"] == "Complete"
-        assert summary["samples"] == EPOCHS * SAMPLES
-        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        local_steps_jobs.kill_every_role(job, replicas=3)
         job.assert_promises_held()
 
 

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from builders import local_steps_jobs
+from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 from disttrain.replay import outcome
 from disttrain.replay.recording import NotReplayable
@@ -36,8 +35,6 @@ PROVING = local_steps_jobs.proving(
     "count: 1",
 )
 COUNTING = local_steps_jobs.counting("steps: 6", "count: 2")
-SAMPLES = 1024
-EPOCHS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -72,13 +69,6 @@ def plain_loop(dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def distance(found: dict[str, Tensor], model: nn.Module) -> float:
-    wanted = parameters_to_vector(model.parameters()).detach().double()
-    names = [name for name, _ in model.named_parameters()]
-    got = torch.cat([found[name].flatten().double() for name in names])
-    return float((got - wanted).norm() / wanted.norm())
-
-
 def trained(job: RunningJob) -> dict[str, Tensor]:
     return load_file(job.output / "model.safetensors")
 
@@ -97,7 +87,7 @@ def test_one_replica_is_the_plain_loop(
         assert job.summary()["steps"] == STEPS
         found = trained(job)
 
-    assert distance(found, plain_loop(getattr(torch, precision))) < nearness
+    assert serial.distance(found, plain_loop(getattr(torch, precision))) < nearness
 
 
 def test_a_wire_that_carries_parameters_gives_the_bits_of_the_plain_loop(tmp_path: Path) -> None:
@@ -115,27 +105,12 @@ def test_a_wire_that_carries_parameters_gives_the_bits_of_the_plain_loop(tmp_pat
         assert torch.equal(found[name], wanted), name
 
 
-def applied(status: dict[str, Any], fraction: float) -> bool:
-    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
-
-
 @pytest.mark.parametrize(
     "settings", ["adopt=replace", "adopt=add", "pushAs=int8", "maximumNorm=0.5"]
 )
 def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
     with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], COUNTING) as job:
-        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 2)
-        job.kill("replica-0")
-        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
-        job.kill("shard-1")
-        job.wait_until(partial(applied, fraction=0.6))
-        job.kill("coordinator")
-        assert job.wait() == 0
-
-        summary = job.summary()
-        assert summary["phase"] == "Complete"
-        assert summary["samples"] == EPOCHS * SAMPLES
-        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        summary = local_steps_jobs.kill_every_role(job, replicas=2)
         assert (summary["pushesShortened"] > 0) == settings.startswith("maximumNorm")
         job.assert_promises_held()
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_, parameters_to_vector
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
@@ -68,14 +68,6 @@ def assert_same_bits(found: dict[str, Tensor], model: nn.Module) -> None:
     assert found.keys() == wanted.keys()
     different = [name for name in wanted if not torch.equal(found[name], wanted[name])]
     assert different == []
-
-
-def distance(found: dict[str, Tensor], model: nn.Module) -> float:
-    """Norm of the difference over the norm."""
-    wanted = parameters_to_vector(model.parameters()).detach().double()
-    names = [name for name, _ in model.named_parameters()]
-    got = torch.cat([found[name].flatten().double() for name in names])
-    return float((got - wanted).norm() / wanted.norm())
 
 
 @pytest.mark.parametrize("transport", ["sharedMemory", "tcp"])
@@ -289,7 +281,7 @@ def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) 
         return lambda: None if made is None else made.step()
 
     model = serial.plain_loop(Course(task=Proving()), case.optimizer, clip, schedule)
-    assert distance(found, model) <= 1e-6
+    assert serial.distance(found, model) <= 1e-6
 
 
 @pytest.mark.parametrize("adaptive", ["", "adaptive: {}"])
@@ -392,7 +384,7 @@ def test_parameter_groups_are_those_of_torch(tmp_path: Path, rule: str) -> None:
     )
 
     wanted = serial.plain_loop(Course(task=Proving()), GROUPED[rule])
-    assert distance(found, wanted) <= 1e-6
+    assert serial.distance(found, wanted) <= 1e-6
     manifest = stores.in_folder(job.output / "checkpoints").list()[-1].manifest
     assert [tuple(each) for each in manifest.placement.factors] == [
         (0, 37 * 12, 0.25, 3.0),
@@ -429,7 +421,7 @@ def test_adamw_goes_on_as_torch_with_another_number_of_shards(
 
     optimizer = grouped(AdamW, 0.01, 0.1)
     model = serial.plain_loop(Course(task=Proving()), optimizer, clip, schedule)
-    assert distance(found, model) <= 1e-6
+    assert serial.distance(found, model) <= 1e-6
 
 
 def constantly(_samples: int) -> float:
@@ -487,8 +479,8 @@ def test_accrued_gradients_and_local_steps_are_those_of_algorithm_1_1(
     course, rate = Course(task=Proving()), RATES[schedule]
     wanted = serial.algorithm_1_1(course, rate, push_every=push_every, fetch_every=fetch_every)
     every_step = serial.plain_loop(course, partial(SGD, lr=0.05))
-    assert distance(found, wanted) <= 1e-6
-    assert distance(found, every_step) > 1e-4
+    assert serial.distance(found, wanted) <= 1e-6
+    assert serial.distance(found, every_step) > 1e-4
 
 
 def test_running_statistics_of_several_replicas_are_shared(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from builders import local_steps_jobs
+from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 
 COUNTING = local_steps_jobs.counting("{steps: 6, quorum: 2, graceSeconds: 0.1}", "count: 3")
@@ -21,29 +20,13 @@ PROVING = local_steps_jobs.proving(
     "count: 2",
     record=True,
 )
-SAMPLES, EPOCHS = 1024, 2
-
-
-def applied(status: dict[str, Any], fraction: float) -> bool:
-    return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
 
 
 @pytest.mark.parametrize("adopt", ["replace", "add"])
 def test_kills_of_every_role_lose_no_account(tmp_path: Path, adopt: str) -> None:
     """Nobody waits for the killed replica, and what it pushed counts."""
     with RunningJob(tmp_path, [f"spec.strategy.localSteps.adopt={adopt}"], COUNTING) as job:
-        job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == 3)
-        job.kill("replica-0")
-        job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
-        job.kill("shard-1")
-        job.wait_until(partial(applied, fraction=0.6))
-        job.kill("coordinator")
-        assert job.wait() == 0
-
-        summary = job.summary()
-        assert summary["phase"] == "Complete"
-        assert summary["samples"] == EPOCHS * SAMPLES
-        assert summary["restarts"] == {"coordinator": 1, "shard": 1, "replica": 1}
+        local_steps_jobs.kill_every_role(job, replicas=3)
         job.assert_promises_held()
 
 

@@ -380,8 +380,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="local steps that count although their samples went back",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._schedule.forget()\n        self._taken.clear()\n        self._since_push, ",
-        new="        self._taken.clear()\n        self._since_push, ",
+        old="        self._schedule.forget()\n        self._taken.clear()\n        self._since",
+        new="        self._taken.clear()\n        self._since",
         tests=(f"{_UNIT}/replica/test_too_stale.py",),
     ),
     Mutant(

@@ -1,10 +1,11 @@
 """Training in one process without DistTrain's processes: what a run is compared with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD, Optimizer
 from torch.utils.data import default_collate
 
@@ -138,3 +139,10 @@ def evaluated(task: disttrain.Task, model: nn.Module) -> dict[str, float]:
         return means | {
             "loss": checks.check_loss(task.loss(model, batch), of_a_step=False).mean.item()
         }
+
+
+def distance(found: Mapping[str, Tensor], model: nn.Module) -> float:
+    """From a model's parameters: the norm of the difference over the norm."""
+    wanted = parameters_to_vector(model.parameters()).detach().double()
+    got = torch.cat([found[name].flatten().double() for name, _ in model.named_parameters()])
+    return float((got - wanted).norm() / wanted.norm())

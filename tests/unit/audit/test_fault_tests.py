@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 INTEGRATION = Path(__file__).parents[2] / "integration"
-DISTURBS = re.compile(r"\.kill\(|kill_launcher\(|\.interrupt\(|send_signal\(|SIGKILL|SIGSTOP")
+DISTURBS = re.compile(r"\bkill(_\w+)?\(|\.interrupt\(|send_signal\(|SIGKILL|SIGSTOP")
 AUDITS = re.compile(r"assert_promises_held\(\)|audited\(|'audit'")
 EXCUSE = "`disttrain audit`"
 

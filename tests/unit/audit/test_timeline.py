@@ -18,7 +18,7 @@ Push = tuple[int, int, int, float]
 
 
 def drawn(found: Sequence[Computed], title: str) -> ElementTree.Element:
-    return ElementTree.fromstring(timeline_picture.svg(found, title))  # noqa: S314 - it is our own.
+    return ElementTree.fromstring(timeline_picture.draw(found, title))  # noqa: S314 - it is our own.
 
 
 def evidence(pushes: list[Push], *, incarnation: int = 1, read_incarnation: int = 1) -> Evidence:

@@ -154,7 +154,7 @@ def test_a_picture_shows_each_number_of_partitions(
 
 
 def test_a_picture_of_one_number_of_partitions_is_no_error() -> None:
-    assert plan_picture.svg([(4, 1.0)], "a < b").count("a &lt; b") == 1
+    assert plan_picture.draw([(4, 1.0)], "a < b").count("a &lt; b") == 1
 
 
 @pytest.mark.parametrize(
