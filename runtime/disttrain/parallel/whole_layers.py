@@ -87,10 +87,15 @@ def _undivided(shape: Shape) -> tuple[int, ...]:
 
 def on_meta(module: nn.Module) -> nn.Module:
     """A copy without values, in single precision."""
+    return without_values(module).float()
+
+
+def without_values(module: nn.Module) -> nn.Module:
+    """A copy on the device meta, with the element types that it has."""
     values = [*module.parameters(), *module.buffers()]
     # So nothing is copied that is dropped again.
     empty = {id(value): _empty(value) for value in values}
-    return copy.deepcopy(module, empty).float()
+    return copy.deepcopy(module, empty)
 
 
 def _empty(value: Tensor) -> Tensor:

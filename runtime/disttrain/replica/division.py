@@ -12,6 +12,7 @@ from disttrain.parallel import cost
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls
@@ -34,7 +35,7 @@ class Division(NamedTuple):
 
     def planned(self, rank: int) -> Partitioned:
         """Another process's part, without memory. Raises ModelError."""
-        model, peers = copy.deepcopy(self.model).to("meta"), Nobody(rank, self.replicas.partitions)
+        model, peers = without_values(self.model), Nobody(rank, self.replicas.partitions)
         return _part(model, self.replicas, peers, self.sample)
 
 

@@ -144,7 +144,7 @@ def _sums(
     examples: Examples,
     batch_size: int,
     place: Placing,
-    computing: Computing = nullcontext,
+    computing: Computing,
 ) -> Sums:
     sums = Sums()
     with _evaluating(model), torch.no_grad():
@@ -166,7 +166,7 @@ def try_one_batch(
     That nothing counts in this one is no mistake.
     """
     first = Examples(dataset=examples.dataset, count=min(batch_size, examples.count))
-    return _sums(task, model, first, batch_size, place)
+    return _sums(task, model, first, batch_size, place, nullcontext)
 
 
 @contextmanager
