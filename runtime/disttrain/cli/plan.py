@@ -119,7 +119,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         typer.echo("\n".join(plan_text.lines(planned, refused, machine, samples, more)))
     if plot is not None and planned:
         points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
-        plot.write_text(plan_picture.svg(points, f"{loaded.metadata.name}: {purpose.value}"))
+        plot.write_text(plan_picture.draw(points, f"{loaded.metadata.name}: {purpose.value}"))
     raise typer.Exit(0 if planned else 2)
 
 

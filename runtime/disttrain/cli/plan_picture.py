@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from xml.sax.saxutils import escape
+
+from disttrain.cli import svg
 
 _WIDTH, _HEIGHT, _MARGIN = 640, 400, 60
 _LINES = 5
@@ -11,16 +12,12 @@ Point = tuple[int, float]
 """Partitions, and how many times as fast as the fewest."""
 
 
-def svg(points: Sequence[Point], title: str) -> str:
+def draw(points: Sequence[Point], title: str) -> str:
     """Speed-up over partitions, beside what it would be if nothing crossed. At least one point."""
     fewest = points[0][0]
     ideal = [(count, count / fewest) for count, _ in points]
     highest = max(gained for _, gained in (*points, *ideal))
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_MARGIN}" y="24" font-size="14">{escape(title)}</text>',
+    elements = [
         *_axes(points, highest),
         _line(ideal, points, highest, 'stroke="gray" stroke-dasharray="4 4"'),
         _line(points, points, highest, 'stroke="#1f77b4" stroke-width="2"'),
@@ -28,9 +25,8 @@ def svg(points: Sequence[Point], title: str) -> str:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#1f77b4"/>'
             for x, y in _places(points, points, highest)
         ),
-        "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    return svg.document(_WIDTH, _HEIGHT, _MARGIN, title, elements)
 
 
 def _axes(points: Sequence[Point], highest: float) -> Iterator[str]:

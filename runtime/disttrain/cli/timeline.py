@@ -53,7 +53,7 @@ def show(
     found = _chosen(_all_of(folder, shard), updates, after)
     if plot is not None:
         try:
-            plot.write_text(timeline_picture.svg(found, f"shard {shard}: gradients and updates"))
+            plot.write_text(timeline_picture.draw(found, f"shard {shard}: gradients and updates"))
         except OSError as error:
             raise typer.BadParameter(f"{plot}: {error.strerror}", param_hint="--plot") from error
     if as_json:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final
-from xml.sax.saxutils import escape
 
 from disttrain.audit.timeline import Computed
+from disttrain.cli import svg
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 90, 30, 40, 50
 _LANE, _GAP, _UPDATES = 15, 10, 34
@@ -15,7 +15,7 @@ _WIDE_ENOUGH = 14.0
 """Pixels of a bar that has its staleness written into it."""
 
 
-def svg(found: Sequence[Computed], title: str) -> str:
+def draw(found: Sequence[Computed], title: str) -> str:
     """A row for each replica, and one for the shard, which has a mark for each update.
 
     A bar begins when the values came to be that a gradient was computed with, and ends when the
@@ -33,20 +33,15 @@ def svg(found: Sequence[Computed], title: str) -> str:
         y += _GAP
         marks += (_mark(each, colour, scale) for each in own)
     height = y + _UPDATES + _BOTTOM
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="{_LEFT}" y="24" font-size="14">{escape(title)}</text>',
+    elements = [
         *rows,
         _name("updates", y + _UPDATES / 2),
         f'<g transform="translate(0 {y})">',
         *marks,
         "</g>",
         *_axis(scale, y + _UPDATES),
-        "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    return svg.document(_WIDTH, height, _LEFT, title, elements)
 
 
 class _Scale:
