@@ -4,6 +4,7 @@ Reading what is looked at most goes a shorter way (`asking`).
 """
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,6 +16,8 @@ from cluster.errors import CommandFailed
 
 PATIENCE = timedelta(minutes=2)
 """For what takes seconds on cores that nobody else uses."""
+NOT_CONNECTED = "net/http: TLS handshake timeout"
+"""kubectl's words where the API server had no core for ten seconds, a limit no option moves."""
 Manifest = Mapping[str, Any]
 """An object as Kubernetes reads it; what may stand in it is for the API server to say."""
 
@@ -47,8 +50,18 @@ class Kubectl:
         stdin: str | None = None,
         limit: timedelta = commands.A_MINUTE,
     ) -> str:
-        """Return what kubectl printed; raise CommandFailed with its words otherwise."""
-        return commands.run(*self.command(*arguments), stdin=stdin, limit=limit)
+        """Return what kubectl printed; raise CommandFailed with its words otherwise.
+
+        Who was not connected has asked for nothing and is sent again, within the limit.
+        """
+        command = self.command(*arguments)
+        deadline = time.monotonic() + limit.total_seconds()
+        while True:
+            try:
+                return commands.run(*command, stdin=stdin, limit=limit)
+            except CommandFailed as error:
+                if NOT_CONNECTED not in str(error) or time.monotonic() > deadline:
+                    raise
 
     def apply(self, *manifests: Manifest) -> None:
         """Apply objects on the server's side."""
