@@ -115,7 +115,8 @@ class FetchThread(ClientThread):
         self.client = client
         self._ledger = ledger
         self._number = 0
-        self._asked = False
+        self.is_asked = False
+        """A fetch is under way or waits to be taken."""
         self._is_due = cancellation.new_event()
         """The fetch that was asked for need not wait for its time."""
         self._is_dropped = False
@@ -138,8 +139,8 @@ class FetchThread(ClientThread):
         this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
         self._cancellation.check()
-        if not self._asked:
-            self._asked = True
+        if not self.is_asked:
+            self.is_asked = True
             self._is_due.clear()
             self._acts.put(lambda: self._fetch(into, land, after_seconds, fragment))
 
@@ -152,7 +153,7 @@ class FetchThread(ClientThread):
 
         Raises Cancelled, or what ended another thread, while it waits.
         """
-        if not self._asked:
+        if not self.is_asked:
             return None
         result = self._there()
         if result is None and within_seconds > 0:
@@ -160,16 +161,16 @@ class FetchThread(ClientThread):
             self._is_due.set()
             result = self._cancellation.get_within(self._results, within_seconds)
             self.waited_seconds += self._cancellation.clock() - began
-        self._asked = result is None
+        self.is_asked = result is None
         return result
 
     def wait(self) -> FetchResult | None:
         """What was asked for; None if nothing was. Raises Cancelled."""
-        if not self._asked:
+        if not self.is_asked:
             return None
         self._is_due.set()
         result = self._wait_for(self._results)
-        self._asked = False
+        self.is_asked = False
         return result
 
     def drop(self) -> None:
@@ -177,7 +178,7 @@ class FetchThread(ClientThread):
         self._is_dropped = True
         self._is_due.set()
         self.call(self._there)
-        self._is_dropped = self._asked = False
+        self._is_dropped = self.is_asked = False
 
     def close(self, timeout: float) -> None:
         """End the thread when the fetch under way has ended; one not yet due does not begin."""
