@@ -10,10 +10,10 @@ _UNIT = "tests/unit"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a plan in which gradients go back to where none are needed",
-        file=f"{_R}/parallel/cost.py",
+        file=f"{_R}/parallel/counting.py",
         old="        passes=1 + has_gradient,\n",
         new="        passes=2,\n",
-        tests=(f"{_UNIT}/parallel/test_cost.py",),
+        tests=(f"{_UNIT}/parallel/test_counting.py",),
     ),
     Mutant(
         name="replicas with other sources that train together",

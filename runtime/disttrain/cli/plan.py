@@ -14,11 +14,12 @@ from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.cli.plan_beside import Beside
 from disttrain.job import defaults, manifest_file
-from disttrain.parallel import cost
-from disttrain.parallel.cost import Counts, Loss, Machine, PlannedStep, Purpose
+from disttrain.parallel import counting, pricing
+from disttrain.parallel.counting import Counts, Loss
 from disttrain.parallel.partitioned import CannotPartition
 from disttrain.parallel.partitioning import Way
-from disttrain.parallel.windows import Grid
+from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
+from disttrain.parallel.windows import Grid, square_grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import sample_shape
 from disttrain.simulation import machines, step_time
@@ -108,9 +109,9 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     ways = cast("Mapping[str, Way]", loaded.spec.replicas.partitioning or {})
     counts, refused = _counted(
         grids,
-        lambda each: cost.counted(model, each, shape, samples, ways, loss=Loss.IN_FIRST),
+        lambda each: counting.counted(model, each, shape, samples, ways, loss=Loss.IN_FIRST),
     )
-    planned = [each.step(machine, purpose) for each in counts]
+    planned = [pricing.step(each, machine, purpose) for each in counts]
     beside = None if inference else Beside.of(loaded.spec, model, counts)
     if as_json:
         typer.echo(json.dumps(_document(planned, refused, machine, beside), indent=2))
@@ -135,7 +136,7 @@ def grids_of(text: str) -> tuple[Grid, ...]:
             )
             raise WrongMachines(message)
         rows, columns = numbers.groups()
-        grid = Grid(int(rows), int(columns)) if columns else cost.square_grid(int(rows))
+        grid = Grid(int(rows), int(columns)) if columns else square_grid(int(rows))
         if grid.size > _MOST_PARTITIONS:
             message = f"--partitions: {part.strip()} are more than {_MOST_PARTITIONS}"
             raise WrongMachines(message)

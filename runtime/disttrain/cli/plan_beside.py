@@ -10,7 +10,7 @@ from torch import nn
 from disttrain.cli.plan_text import byte_size, said
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
-from disttrain.parallel.cost import Counts
+from disttrain.parallel.counting import Counts
 from disttrain.parallel.windows import Grid
 from disttrain.replica import model_tensors, shard_plan
 from disttrain.replica.shard_plan import OfParts, OfShards

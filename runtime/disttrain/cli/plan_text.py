@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from disttrain.parallel.cost import Machine, PlannedStep
+from disttrain.parallel.pricing import Machine, PlannedStep
 from disttrain.parallel.windows import Grid
 
 _WORTH = 0.95

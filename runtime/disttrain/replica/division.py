@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.job.roles import Replicas
-from disttrain.parallel import cost
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import without_values
-from disttrain.parallel.windows import Grid
+from disttrain.parallel.windows import Grid, square_grid
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import LossError, ModelError
@@ -42,7 +41,7 @@ class Division(NamedTuple):
 def grid_of(replicas: Replicas) -> Grid:
     """How the partitions of a replica lie; as square as their number lets them, if nobody says."""
     grid = replicas.rows_and_columns
-    return cost.square_grid(replicas.partitions) if grid is None else Grid(*grid)
+    return square_grid(replicas.partitions) if grid is None else Grid(*grid)
 
 
 def _part(

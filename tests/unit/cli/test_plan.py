@@ -11,7 +11,7 @@ from disttrain.cli import plan_picture, plan_text
 from disttrain.cli.main import main
 from disttrain.cli.plan_beside import Beside
 from disttrain.parallel import Grid
-from disttrain.parallel.cost import PlannedStep
+from disttrain.parallel.pricing import PlannedStep
 from disttrain.replica.shard_plan import OfParts
 
 TASKS = Path(__file__).parents[2] / "tasks"

@@ -6,7 +6,7 @@ from torch import nn
 
 from disttrain.job.strategy_kind import Formats, Numbers, PushedNumbers
 from disttrain.parallel import Grid, LocallyConnected2d
-from disttrain.parallel.cost import counted
+from disttrain.parallel.counting import counted
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.replica import model_tensors, shard_plan
 from disttrain.state import placement

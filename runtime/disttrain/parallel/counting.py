@@ -1,15 +1,13 @@
-"""What a step of a divided model costs, before there are processes for it.
+"""What the partitions of a divided model do for a batch, before there are processes for it.
 
 The parts of the model run on the meta device, with a communicator that counts and sends nothing. So
 what is told of messages, bytes and products is what the layers do, not a second description of it.
+`pricing` says how long that takes.
 """
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -31,15 +29,6 @@ from disttrain.parallel.partitioned import Partitioned
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import on_meta
 from disttrain.parallel.windows import Grid, on_one
-
-
-class Purpose(Enum):
-    """What a batch is for."""
-
-    TRAINING = "training"
-    """Forward and backward."""
-    INFERENCE = "inference"
-    """Forward alone."""
 
 
 class Loss(Enum):
@@ -81,46 +70,6 @@ class LayerCost:
     activation_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """Each partition has one."""
-
-    flops_per_second: float
-    bytes_per_second: float
-    """Each way."""
-    latency_seconds: float = 0.00005
-    """Of a message."""
-    jitter: float = 0.0
-    """Standard deviation of what a layer computes, of its seconds: all wait for the slowest."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedStep:
-    """A batch, forward and in training backward."""
-
-    grid: Grid
-    seconds: float
-    waiting_seconds: float
-    """Of these, in which all wait for the slowest partition, by the jitter."""
-    crossing_seconds: float
-    """Of these, for messages."""
-    flops: float
-    """Of the partition with the most; so are the next three."""
-    parameters: int
-    activation_bytes: int
-    memory_bytes: int
-    """Parameters and activations; in training gradients of parameters, too, and every activation,
-    else those of two layers. Without what torch, an optimizer and messages take beside."""
-    nbytes: int
-    """Sent by all partitions together."""
-    messages: int
-    notes: tuple[str, ...]
-
-    @property
-    def partitions(self) -> int:
-        return self.grid.size
-
-
 class _Imagined(Communicator):
     """Of partitions that there are not. Its counts are of the layer that runs."""
 
@@ -131,12 +80,12 @@ class _Imagined(Communicator):
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
         del outgoing
         self.received.messages += len(incoming)
-        self.received.nbytes += sum(map(_nbytes, incoming.values()))
+        self.received.nbytes += sum(each.nbytes for each in incoming.values())
         return Done()
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         del is_sum
-        self.summed_bytes += _nbytes(tensor)
+        self.summed_bytes += tensor.nbytes
         return torch.empty_like(tensor)
 
 
@@ -171,17 +120,6 @@ class Counts:
     """Of each partition, in the order of the layers."""
     parts: Sequence[Partitioned]
 
-    def step(self, machine: Machine, purpose: Purpose = Purpose.TRAINING) -> PlannedStep:
-        """What it takes there."""
-        if purpose is Purpose.TRAINING:
-            return _planned(self.grid, machine, self.costs, self.parts, purpose)
-        # Batch statistics are those of training, and nothing goes back.
-        forward = [
-            [replace(each, backward=0, passes=1, sums=0, summed_bytes=0) for each in layers]
-            for layers in self.costs
-        ]
-        return _planned(self.grid, machine, forward, self.parts, purpose)
-
 
 def counted(
     model: nn.Module,
@@ -203,80 +141,6 @@ def counted(
         parts.append(partition(nowhere, grid, peers, sample, overrides))
         costs.append(_of(parts[-1], peers, sample, samples, loss) + _tied_sum(parts[-1]))
     return Counts(grid=grid, costs=costs, parts=parts)
-
-
-def square_grid(partitions: int) -> Grid:
-    """The grid of so many partitions whose windows have the shortest rims."""
-    rows = max(each for each in range(1, math.isqrt(partitions) + 1) if partitions % each == 0)
-    return Grid(rows, partitions // rows)
-
-
-def _planned(
-    grid: Grid,
-    machine: Machine,
-    costs: Sequence[Sequence[LayerCost]],
-    parts: Sequence[Partitioned],
-    purpose: Purpose,
-) -> PlannedStep:
-    seconds = waiting = crossing = 0.0
-    for layer in zip(*costs, strict=True):
-        # The next layer needs something of the others, so that all end together.
-        computing = max(map(_products, layer)) / machine.flops_per_second
-        late = computing * machine.jitter * slowest_of(grid.size)
-        moving = max(_moving(each, machine, grid.size) for each in layer)
-        seconds += computing + late + moving
-        waiting += late
-        crossing += moving
-    return PlannedStep(
-        grid=grid,
-        seconds=seconds,
-        waiting_seconds=waiting,
-        crossing_seconds=crossing,
-        flops=max(sum(map(_products, layers)) for layers in costs),
-        parameters=max(map(_parameters, parts)),
-        activation_bytes=max(sum(each.activation_bytes for each in layers) for layers in costs),
-        memory_bytes=max(
-            _memory(part, layers, purpose) for part, layers in zip(parts, costs, strict=True)
-        ),
-        nbytes=sum(each.passes * each.sent.nbytes for layers in costs for each in layers),
-        messages=sum(each.passes * each.sent.messages for layers in costs for each in layers),
-        notes=parts[0].notes,
-    )
-
-
-def _products(cost: LayerCost) -> float:
-    return (1 + cost.backward) * cost.flops
-
-
-def _parameters(part: Partitioned) -> int:
-    return sum(each.numel() for each in part.parameters())
-
-
-def _memory(part: Partitioned, layers: Sequence[LayerCost], purpose: Purpose) -> int:
-    of_parameters = sum(map(_nbytes, part.parameters()))
-    activations = [each.activation_bytes for each in layers]
-    if purpose is Purpose.TRAINING:
-        return 2 * of_parameters + sum(activations)
-    return of_parameters + max(sum(pair) for pair in itertools.pairwise([0, *activations]))
-
-
-def _moving(cost: LayerCost, machine: Machine, size: int) -> float:
-    """Seconds of messages in forward and backward, and of a sum in a ring."""
-    sent, received = cost.sent, cost.received
-    there = max(sent.nbytes, received.nbytes) / machine.bytes_per_second
-    # Messages of a machine go one after the other.
-    there += max(sent.messages, received.messages) * machine.latency_seconds
-    found = cost.passes * there
-    around = 2 * (size - 1)
-    found += around / size * cost.summed_bytes / machine.bytes_per_second
-    return found + around * cost.sums * machine.latency_seconds
-
-
-def slowest_of(partitions: int) -> float:
-    """How many standard deviations the slowest of so many is behind the mean (Blom 1958)."""
-    if partitions == 1:
-        return 0.0
-    return NormalDist().inv_cdf((partitions - 0.375) / (partitions + 0.25))
 
 
 def _of(
@@ -322,7 +186,7 @@ def _gathered(array: DistributedArray, peers: _Imagined, loss: Loss) -> LayerCos
         sent=peers.traffic,
         received=peers.received,
         passes=passes,
-        activation_bytes=_nbytes(found),
+        activation_bytes=found.nbytes,
     )
 
 
@@ -338,7 +202,7 @@ def _tied_sum(part: Partitioned) -> list[LayerCost]:
             sent=Traffic(),
             received=Traffic(),
             sums=1,
-            summed_bytes=sum(map(_nbytes, tied)),
+            summed_bytes=sum(each.nbytes for each in tied),
             activation_bytes=0,
         )
     ]
@@ -357,7 +221,7 @@ def _layer(layer: PartitionedLayer, value: Value, peers: _Imagined) -> tuple[Val
         passes=1 + has_gradient,
         sums=2 * peers.traffic.sums,
         summed_bytes=2 * peers.summed_bytes,
-        activation_bytes=_nbytes(value.array.tensor),
+        activation_bytes=value.array.tensor.nbytes,
     )
 
 
@@ -375,9 +239,5 @@ def _reconstruction(layer: OverWindows, value: Value, target: Value, peers: _Ima
         received=peers.received,
         sums=peers.traffic.sums,
         summed_bytes=peers.summed_bytes,
-        activation_bytes=_nbytes(back),
+        activation_bytes=back.nbytes,
     )
-
-
-def _nbytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
