@@ -158,8 +158,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a grid of another number of partitions than is asked for",
-        file=f"{_R}/cli/checkpoint_evaluation.py",
-        old="    if found != (count or found):\n",
+        file=f"{_R}/cli/grids.py",
+        old="    if found.size != (count or found.size):\n",
         new="    if False:\n",
         tests=(f"{_UNIT}/cli/test_evaluate.py",),
     ),

@@ -1,7 +1,6 @@
 """`disttrain plan`."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from disttrain.cli import plan_picture, plan_text
+from disttrain.cli import grids, plan_picture, plan_text
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.cli.plan_beside import Beside
@@ -19,14 +18,12 @@ from disttrain.parallel.counting import Counts, Loss
 from disttrain.parallel.partitioned import CannotPartition
 from disttrain.parallel.partitioning import Way
 from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
-from disttrain.parallel.windows import Grid, square_grid
+from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import sample_shape
 from disttrain.simulation import machines, step_time
 from disttrain.simulation.errors import WrongMachines
 
-_MOST_PARTITIONS = 256
-_GRID = re.compile(r"([1-9][0-9]{0,3})(?:x([1-9][0-9]{0,3}))?")
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
 Partitions = Annotated[
     str, typer.Option(metavar="N,N", help="Numbers of partitions, or grids as 2x3.")
@@ -89,7 +86,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Example: disttrain plan job.yaml --partitions 1,4,16,64 --inference --plot gains.svg
     """
-    grids = grids_of(partitions)
+    asked = grids.planned(partitions)
     machine_speed = machines.bandwidth(bandwidth)
     if plot is not None and plot.suffix != ".svg":
         message = f"--plot: {plot.name[:40]!r} does not end with .svg, the only kind that is drawn"
@@ -108,7 +105,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
     ways = cast("Mapping[str, Way]", loaded.spec.replicas.partitioning or {})
     counts, refused = _counted(
-        grids,
+        asked,
         lambda each: counting.counted(model, each, shape, samples, ways, loss=Loss.IN_FIRST),
     )
     planned = [pricing.step(each, machine, purpose) for each in counts]
@@ -122,26 +119,6 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
         plot.write_text(plan_picture.draw(points, f"{loaded.metadata.name}: {purpose.value}"))
     raise typer.Exit(0 if planned else 2)
-
-
-def grids_of(text: str) -> tuple[Grid, ...]:
-    """Of "1,4" or "2x3", the fewest partitions first. Raises WrongMachines."""
-    found = {}
-    for part in text.split(","):
-        numbers = _GRID.fullmatch(part.strip())
-        if numbers is None:
-            message = (
-                f"--partitions: {part[:40]!r} is neither a number of partitions nor a grid; write "
-                "1,2,4 or 1x2,2x2"
-            )
-            raise WrongMachines(message)
-        rows, columns = numbers.groups()
-        grid = Grid(int(rows), int(columns)) if columns else square_grid(int(rows))
-        if grid.size > _MOST_PARTITIONS:
-            message = f"--partitions: {part.strip()} are more than {_MOST_PARTITIONS}"
-            raise WrongMachines(message)
-        found[grid] = grid.size
-    return tuple(sorted(found, key=found.__getitem__))
 
 
 def _counted(
