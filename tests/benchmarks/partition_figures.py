@@ -228,7 +228,7 @@ def seconds_table(found: Lines) -> str:
     rows = []
     for name, line in found.items():
         told = (
-            f"{step.seconds:.3g}{'*' if step.memory_bytes > 4e9 else ''}"
+            f"{step.seconds:.3g}{'*' if step.largest.memory_bytes > 4e9 else ''}"
             for step in line.steps(GPU_OF_2013)
         )
         rows.append((name, f"{line.parameters / 1e6:,.0f}", *told))

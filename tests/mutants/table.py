@@ -11,9 +11,30 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a plan in which gradients go back to where none are needed",
         file=f"{_R}/parallel/counting.py",
-        old="        passes=1 + has_gradient,\n",
-        new="        passes=2,\n",
+        old="        passes=1 + has_gradient,\n        sums=",
+        new="        passes=2,\n        sums=",
         tests=(f"{_UNIT}/parallel/test_counting.py",),
+    ),
+    Mutant(
+        name="a plan in which a slice is computed before it comes",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], came.get(turn, 0.0))",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan in which messages of a partition go all at once",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], sends[place], receives[to])",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan whose shards have a line for each replica",
+        file=f"{_R}/replica/shard_plan.py",
+        old="max(sum(nbytes), replicas * max(nbytes))",
+        new="sum(nbytes)",
+        tests=(f"{_UNIT}/replica/test_shard_plan.py",),
     ),
     Mutant(
         name="replicas with other sources that train together",

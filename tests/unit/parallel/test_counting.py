@@ -1,11 +1,15 @@
 """What partitions do for a batch: counted as it is sent and computed."""
 
+from collections import OrderedDict
+from collections.abc import Mapping
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from builders.divided import divided
 from builders.partitions import in_partitions
 from disttrain.parallel import (
     Grid,
@@ -20,6 +24,7 @@ from disttrain.parallel import (
 )
 from disttrain.parallel.communicator import Communicator, Traffic
 from disttrain.parallel.counting import Loss, counted
+from disttrain.parallel.partitioning import Way
 from disttrain.parallel.pricing import Machine, Purpose
 
 MACHINE = Machine(flops_per_second=50e9, bytes_per_second=1.25e8, jitter=0.1)
@@ -35,6 +40,18 @@ def a_network() -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(72, 10),
         nn.Linear(10, 6),
+    )
+
+
+def cut_between_layers() -> nn.Sequential:
+    return nn.Sequential(
+        OrderedDict(
+            stem=nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(inplace=True)),
+            flat=nn.Flatten(),
+            body=nn.Sequential(nn.Linear(624, 11), nn.ReLU(inplace=True), nn.Linear(11, 9)),
+            act=nn.Tanh(),
+            head=nn.Linear(9, 6, bias=False),
+        )
     )
 
 
@@ -108,6 +125,59 @@ def test_messages_of_an_objective_in_each_stack_are_those_of_a_step(grid: tuple[
     ]
 
 
+@pytest.mark.parametrize("micro_batches", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("size", "overrides"),
+    [
+        (1, {"stem": 0, "body": 0, "head": 0}),
+        (2, {"stem": 1, "body": 0, "head": 1}),
+        (3, {"stem": 0, "body.0": 1, "body.2": 2, "head": 1}),
+        (4, {"stem": "spatial", "body": 3, "head": "features"}),
+    ],
+)
+def test_messages_of_layers_on_one_partition_are_those_of_a_step(
+    size: int, overrides: Mapping[str, Way], micro_batches: int | None
+) -> None:
+    model, samples = cut_between_layers(), 5
+    x, weight = torch.randn(samples, *SAMPLE), torch.randn(samples, 6)
+    grid = (1, size)
+    sent = divided(
+        model, grid, x, weight, overrides, of_input=False, micro_batches=micro_batches
+    ).traffic
+
+    counts = counted(model, Grid(*grid), SAMPLE, samples, overrides, micro_batches=micro_batches)
+
+    costs = pricing.step(counts, MACHINE).costs
+    assert [each.nbytes for each in costs] == [each.nbytes for each in sent]
+    assert [each.messages for each in costs] == [each.messages for each in sent]
+    for layers in counts.costs:
+        for layer in layers:
+            if layer.turns:
+                assert layer.sent.nbytes == sum(each.nbytes for each in layer.turns)
+                assert layer.outputs
+
+
+def test_partitions_with_whole_layers_compute_what_one_process_computes() -> None:
+    model, x = cut_between_layers(), torch.randn(5, *SAMPLE)
+    overrides: dict[str, Way] = {"stem": 1, "body.0": 0, "body.2": 2, "head": 1}
+    with FlopCounterMode(display=False) as counter:
+        loss = model(x).sum()
+        forward = counter.get_total_flops()
+        loss.backward()
+
+    counts = counted(model, Grid(1, 3), SAMPLE, 5, overrides, micro_batches=2)
+
+    whole = counted(model, Grid(1, 1), SAMPLE, 5)
+    for purpose, flops in ((Purpose.INFERENCE, forward), (Purpose.TRAINING, None)):
+        found, one = (pricing.step(each, MACHINE, purpose) for each in (counts, whole))
+        total = sum(each.flops for each in found.costs)
+        assert total == one.largest.flops == (flops or counter.get_total_flops())
+        assert sum(each.parameters for each in found.costs) == one.largest.parameters
+        # The other two have the output, too.
+        kept = sum(each.activation_bytes for each in found.costs)
+        assert kept == one.largest.activation_bytes + 2 * 4 * 5 * 6
+
+
 def test_products_are_those_of_torchs_own_counter() -> None:
     model, x = two_stacks(), torch.randn(4, 3, 13, 14)
     counts = counted(model, Grid(1, 1), x.shape[1:], 4, loss=Loss.OF_STACKS)
@@ -117,8 +187,8 @@ def test_products_are_those_of_torchs_own_counter() -> None:
         forward = counter.get_total_flops()
         total.backward()  # type: ignore[no-untyped-call]
 
-    assert pricing.step(counts, MACHINE, Purpose.INFERENCE).flops == forward > 0
-    assert pricing.step(counts, MACHINE).flops == counter.get_total_flops()
+    assert pricing.step(counts, MACHINE, Purpose.INFERENCE).largest.flops == forward > 0
+    assert pricing.step(counts, MACHINE).largest.flops == counter.get_total_flops()
 
 
 def test_the_model_keeps_its_values() -> None:
