@@ -10,7 +10,7 @@ from builders.cifar_runs import Outcome
 from builders.line_chart import LineChart, Points
 from builders.prediction_errors import Curve
 from builders.report import measured_version, median, told
-from disttrain.parallel.cost import slowest_of
+from disttrain.parallel.pricing import slowest_of
 
 SYNCHRONOUS, ASGD, PREDICTED = "SSGD", "ASGD", "PP-ASGD"
 EARLY, REACHED, FAR = 7, 0.3, 0.4

@@ -10,10 +10,31 @@ _UNIT = "tests/unit"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a plan in which gradients go back to where none are needed",
-        file=f"{_R}/parallel/cost.py",
-        old="        passes=1 + has_gradient,\n",
-        new="        passes=2,\n",
-        tests=(f"{_UNIT}/parallel/test_cost.py",),
+        file=f"{_R}/parallel/counting.py",
+        old="        passes=1 + has_gradient,\n        sums=",
+        new="        passes=2,\n        sums=",
+        tests=(f"{_UNIT}/parallel/test_counting.py",),
+    ),
+    Mutant(
+        name="a plan in which a slice is computed before it comes",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], came.get(turn, 0.0))",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan in which messages of a partition go all at once",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], sends[place], receives[to])",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan whose shards have a line for each replica",
+        file=f"{_R}/replica/shard_plan.py",
+        old="max(sum(nbytes), replicas * max(nbytes))",
+        new="sum(nbytes)",
+        tests=(f"{_UNIT}/replica/test_shard_plan.py",),
     ),
     Mutant(
         name="replicas with other sources that train together",
@@ -158,8 +179,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a grid of another number of partitions than is asked for",
-        file=f"{_R}/cli/checkpoint_evaluation.py",
-        old="    if found != (count or found):\n",
+        file=f"{_R}/cli/grids.py",
+        old="    if found.size != (count or found.size):\n",
         new="    if False:\n",
         tests=(f"{_UNIT}/cli/test_evaluate.py",),
     ),

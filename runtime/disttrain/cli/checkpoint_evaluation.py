@@ -1,7 +1,5 @@
 """`disttrain evaluate`."""
 
-import math
-import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +14,12 @@ from torch import nn
 from disttrain.checkpoint import export, model_map, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.cli import checkpoint_folder
+from disttrain.cli import checkpoint_folder, grids
 from disttrain.cli.checkpoint_folder import Meant
 from disttrain.cli.checkpoints import CheckpointPath, VectorName
 from disttrain.cli.divided_evaluation import DividedEvaluation, divided_as, measure_divided
 from disttrain.job import defaults, manifest_file
-from disttrain.job.roles import GRID_PATTERN, MOST_PARTITIONS, Replicas
+from disttrain.job.roles import MOST_PARTITIONS, Replicas
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import evaluation, model_tensors, task_calls
@@ -83,7 +81,7 @@ def evaluate(
 
     Example: disttrain evaluate runs/images --partitions 4 --grid 2x2
     """
-    asked = partitions_of(partitions, grid)
+    asked = grids.processes(partitions, grid)
     with _ended_as_by_ctrl_c():
         lines = measured(checkpoint, job, vector, asked)
     for line in lines:
@@ -98,23 +96,6 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def partitions_of(count: int | None, grid: str | None) -> Replicas:
-    """How many processes are asked for, and how they lie. Raises typer.BadParameter."""
-    if grid is None:
-        return Replicas(partitions=count or 1)
-    if not re.fullmatch(GRID_PATTERN, grid):
-        message = f"--grid: must be rows and columns, as 2x3, got {grid[:40]!r}"
-        raise typer.BadParameter(message)
-    found = math.prod(map(int, grid.split("x")))
-    if found != (count or found):
-        message = f"--grid: must be of {count} (--partitions), got {grid}"
-        raise typer.BadParameter(message)
-    if found > MOST_PARTITIONS:
-        message = f"--grid: must be of at most {MOST_PARTITIONS} partitions, got {grid}"
-        raise typer.BadParameter(message)
-    return Replicas(partitions=found, grid=grid)
 
 
 def measured(
