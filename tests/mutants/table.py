@@ -2292,6 +2292,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/contract/test_enrolment.py",),
     ),
     Mutant(
+        name="a joiner of another version that is not told so",
+        file=f"{_R}/launcher/enrolment.py",
+        old="        why = why or _other_version(who)\n",
+        new="",
+        tests=("tests/contract/test_enrolment.py",),
+    ),
+    Mutant(
         name="a question of a joiner that may take for ever",
         file=f"{_R}/launcher/enrolment.py",
         old="        stream.settimeout(max(0.001, end - time.monotonic()))\n",
