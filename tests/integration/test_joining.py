@@ -1,5 +1,6 @@
 """Replicas that join a run from another folder, by a token that is good once."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -97,6 +98,30 @@ def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) ->
 
     assert summary["epochs"] == 4
     assert summary["samplesRepeated"] == 0
+    job.assert_promises_held()
+
+
+def test_a_joiner_that_starts_again_while_it_is_removed_does_not_come_in(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = ["spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        with Joiner(tmp_path / "one", invite(job)) as removed:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            first = removed.replica()
+            os.kill(first, signal.SIGKILL)
+            while (again := removed.replica()) in {0, first}:
+                time.sleep(0.01)
+            # Held before it asks to join: the process has modules to import.
+            os.kill(again, signal.SIGSTOP)
+            subprocess.run(command("remove", str(job.output), "replica-1"), check=True)
+            os.kill(again, signal.SIGCONT)
+            assert removed.wait() == ExitCode.FAILED
+            assert "removed by the run's owner" in removed.printed()
+        (tmp_path / "gate").touch()
+        assert job.wait() == 0, job.printed()
+        removed.hand_over_ledgers(job)
+
+    assert len(list((tmp_path / "one/output/ledger").iterdir())) == 1
     job.assert_promises_held()
 
 

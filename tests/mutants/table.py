@@ -2224,8 +2224,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a replica of the job's own that is removed",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is None or not identity.is_joiner(found.place):",
-        new="if found is None:",
+        old="if not identity.is_joiner(place) or place in state.removed:",
+        new="if place in state.removed:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that has started again and is removed where it was",
+        file=f"{_R}/coordinator/decisions/membership.py",
+        old="for found in [one for one in state.replicas.values() if one.place == place]:",
+        new="for found in [one for one in state.replicas.values() if one.place == place][:0]:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
     ),
     Mutant(

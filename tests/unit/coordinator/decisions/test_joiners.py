@@ -14,6 +14,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.content import Example
 from disttrain.coordinator.protocol.messages import RefusalReason
 from disttrain.coordinator.protocol.notices import REMOVED, Remove
+from disttrain.coordinator.status import status
 from disttrain.job import identity
 from disttrain.job.identity import Identity, parse
 from disttrain.transport.header import Role
@@ -147,7 +148,7 @@ def test_a_joiner_that_is_removed_is_a_member_no_more_and_its_work_goes_to_other
     joiner = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
     assert machine.work(joiner).leases
 
-    machine.request(Remove(member=joiner))
+    machine.request(Remove(place=PLACE))
     machine.obey()
 
     assert not machine.state.replicas[2].live
@@ -161,8 +162,8 @@ def test_a_joiner_that_is_removed_is_a_member_no_more_and_its_work_goes_to_other
 def test_a_joiner_that_is_removed_never_joins_again() -> None:
     machine = Machine(replicas=2)
     machine.running()
-    joiner = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
-    machine.request(Remove(member=joiner))
+    machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    machine.request(Remove(place=PLACE))
     kept = from_json(to_json(machine.state))
     assert kept.removed == [PLACE]
 
@@ -177,16 +178,35 @@ def test_a_joiner_that_is_removed_never_joins_again() -> None:
     assert not impostor(machine.state, identity.joiner("uid", "b2"), messages.Status())
 
 
+def test_a_joiner_that_has_started_again_before_its_removal_is_read_is_removed() -> None:
+    machine = Machine(replicas=2)
+    machine.running()
+    machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
+    machine.request(messages.Leave(member=machine.state.replicas[2].member, reason="SIGTERM"))
+    machine.member(Role.REPLICA, None, "joiner-b2.1", place="joiner-b2")
+    again = machine.member(Role.REPLICA, None, f"{PLACE}.2", place=PLACE)
+    assert again.index == 3
+
+    machine.request(Remove(place=PLACE))
+
+    assert not machine.state.replicas[3].live
+    assert machine.state.replicas[3].reason == REMOVED
+    assert machine.state.replicas[2].live
+    found = machine.coordinator
+    told = status.status(found.state, found.stages, found.watch, machine.now)
+    assert told["removed"] == [PLACE]
+
+
 def test_a_joiner_that_is_dead_can_be_removed_and_a_later_one_stays() -> None:
     machine = Machine(replicas=2)
     machine.running()
     first = machine.member(Role.REPLICA, None, f"{PLACE}.1", place=PLACE)
     machine.request(messages.Leave(member=first, reason="SIGTERM"))
-    machine.request(Remove(member=first))
+    machine.request(Remove(place=PLACE))
     assert machine.state.removed == [PLACE]
     later = machine.member(Role.REPLICA, None, "joiner-b2.1", place="joiner-b2")
 
-    machine.request(Remove(member=first))
+    machine.request(Remove(place=PLACE))
 
     assert later.index == first.index
     assert machine.state.replicas[2].live
@@ -194,9 +214,10 @@ def test_a_joiner_that_is_dead_can_be_removed_and_a_later_one_stays() -> None:
 
 def test_a_replica_of_the_jobs_own_is_not_removed() -> None:
     machine = Machine(replicas=2)
-    _, replica, _ = machine.running()
+    machine.running()
+    machine.member(Role.REPLICA, 0, "r0 again", place="pod-0")
 
-    machine.request(Remove(member=replica))
+    machine.request(Remove(place="pod-0"))
 
     assert machine.state.replicas[0].live
     assert machine.state.removed == []
