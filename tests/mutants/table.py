@@ -2273,8 +2273,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a replica of the job's own that is removed",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is None or not identity.is_joiner(found.place):",
-        new="if found is None:",
+        old="if not identity.is_joiner(place) or place in state.removed:",
+        new="if place in state.removed:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that has started again and is removed where it was",
+        file=f"{_R}/coordinator/decisions/membership.py",
+        old="for found in [one for one in state.replicas.values() if one.place == place]:",
+        new="for found in [one for one in state.replicas.values() if one.place == place][:0]:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
     ),
     Mutant(
@@ -2290,6 +2297,34 @@ MUTANTS: tuple[Mutant, ...] = (
         old="    if identity.is_joiner(request.instance):\n        # Samples",
         new="    if False:\n        # Samples",
         tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner whose data holds something else",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    if difference is None and _is_guest(request):",
+        new="    if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that comes before anybody has told what the data holds",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    return is_first and identity.is_joiner(request.instance)",
+        new="    return False",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="other numbers that count as another rounding",
+        file=f"{_R}/coordinator/protocol/content.py",
+        old="        and abs(one.sum - other.sum) <= most\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/protocol/test_content.py",),
+    ),
+    Mutant(
+        name="examples that draw random numbers and are compared",
+        file=f"{_R}/replica/content.py",
+        old="        if once == again:",
+        new="        if True:",
+        tests=(f"{_UNIT}/replica/test_content.py",),
     ),
     Mutant(
         name="a joiner that says how much test data the job has",
@@ -2310,6 +2345,13 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/launcher/enrolment.py",
         old="            with self._taking:\n",
         new="            if True:\n",
+        tests=("tests/contract/test_enrolment.py",),
+    ),
+    Mutant(
+        name="a joiner of another version that is not told so",
+        file=f"{_R}/launcher/enrolment.py",
+        old="        why = why or _other_version(who)\n",
+        new="",
         tests=("tests/contract/test_enrolment.py",),
     ),
     Mutant(
