@@ -135,6 +135,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/simulation/test_run.py",),
     ),
     Mutant(
+        name="simulated replicas that begin an evaluation before they are done with the last one",
+        file=f"{_R}/simulation/batch_replicas.py",
+        old="self._ask(replica, max(begun, replica.computes_until))",
+        new="self._ask(replica, begun)",
+        tests=(f"{_UNIT}/simulation/test_batch_run.py",),
+    ),
+    Mutant(
+        name="simulated replicas that compute at an earlier point",
+        file=f"{_R}/simulation/batch_replicas.py",
+        old="        if replica.point == number:\n",
+        new="        if replica.point:\n",
+        tests=(f"{_UNIT}/simulation/test_batch_run.py",),
+    ),
+    Mutant(
         name="a link that receives from two at once",
         file=f"{_R}/transport/in_memory.py",
         old="at = receiver.receives_until = max(at, busy_until, alone)",
