@@ -119,10 +119,14 @@ def test_a_joiner_that_starts_again_while_it_is_removed_does_not_come_in(tmp_pat
             assert "removed by the run's owner" in removed.printed()
         (tmp_path / "gate").touch()
         assert job.wait() == 0, job.printed()
-        removed.hand_over_ledgers(job)
 
-    assert len(list((tmp_path / "one/output/ledger").iterdir())) == 1
-    job.assert_promises_held()
+    # Of its second process there is none: it never was a member.
+    (log,) = (removed.output / "ledger").iterdir()
+    audit = command("audit", str(job.output))
+    without = subprocess.run(audit, capture_output=True, text=True, check=False)
+    assert without.returncode == ExitCode.FAILED
+    assert f"without the log of replica-1 (incarnation {log.stem[-1]})" in without.stdout
+    job.assert_promises_held("--ledger", str(removed.output))
 
 
 def test_a_joiner_with_other_data_of_the_same_length_trains_nothing(tmp_path: Path) -> None:

@@ -2369,6 +2369,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/contract/test_enrolment.py",),
     ),
     Mutant(
+        name="an audit that does not say whose log it lacks",
+        file=f"{_R}/audit/finding.py",
+        old="    if not logs or finding.verdict is Verdict.NOT_APPLICABLE:",
+        new="    if True:",
+        tests=(f"{_UNIT}/audit/test_promises.py",),
+    ),
+    Mutant(
+        name="the log of another run's joiner that is compared",
+        file=f"{_R}/audit/reading.py",
+        old="    if config.exists() and launch",
+        new="    if False and launch",
+        tests=(f"{_UNIT}/audit/test_damaged_files.py",),
+    ),
+    Mutant(
         name="a question of a joiner that may take for ever",
         file=f"{_R}/launcher/enrolment.py",
         old="        stream.settimeout(max(0.001, end - time.monotonic()))\n",
