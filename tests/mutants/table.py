@@ -145,15 +145,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that has lost its group, and is named for the one that died",
         file=f"{_R}/launcher/evaluating.py",
-        old="            if event.code != ExitCode.RESTART:\n",
-        new="            if True:\n",
+        old="        if event.code != ExitCode.RESTART:\n",
+        new="        if True:\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
         name="an evaluation that waits for ever for the end of who took a group along",
         file=f"{_R}/launcher/evaluating.py",
-        old="patience = None if lost is None else _OTHERS_SECONDS",
-        new="patience = None",
+        old="            else:\n                break\n",
+        new="            else:\n                pass\n",
+        tests=(f"{_UNIT}/launcher/test_evaluating.py",),
+    ),
+    Mutant(
+        name="an evaluation that waits for ever for a process that hangs",
+        file=f"{_R}/launcher/evaluating.py",
+        old="            raise _hung(self._folder, hang.name, hang.reason)\n",
+        new="            del hang\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
