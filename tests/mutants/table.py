@@ -1054,12 +1054,35 @@ MUTANTS: tuple[Mutant, ...] = (
         name="gradients of weights that are computed after all messages",
         file=f"{_R}/parallel/late.py",
         old="""    token = _OfParameters.apply(late, *parameters)
+    late.begin(arriving.partial, _detached(parameters))
     found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
 """,
-        new="""    x = arriving.wait()
+        new="""    late.begin(arriving.partial, _detached(parameters))
+    x = arriving.wait()
     token = _OfParameters.apply(late, *parameters)
     found: Tensor = _OfInput.apply(x, token, late, *_detached(parameters))
 """,
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a window of which nothing is computed before all of it is there",
+        file=f"{_R}/parallel/late.py",
+        old="y = None if partial is None else self.product.begun(partial, parameters)",
+        new="y = None",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a narrow window that is computed twice",
+        file=f"{_R}/parallel/late.py",
+        old="return None if again > MOST_AGAIN * y[0] * y[1] else",
+        new="return",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="outputs of which only the first column looks at a border",
+        file=f"{_R}/parallel/late.py",
+        old="first = max(0, -((reach - place.start) // stride))",
+        new="first = max(0, place.start // stride)",
         tests=(f"{_UNIT}/parallel/test_late.py",),
     ),
     Mutant(
