@@ -157,6 +157,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
+        name="a socket of which no stream can be made, and that stays open",
+        file=f"{_R}/transport/dialer.py",
+        old="        # Until there is a stream to close, it is the socket that has to be closed.\n",
+        new="        self._connecting = None\n",
+        tests=("tests/contract/test_transport_moves.py",),
+    ),
+    Mutant(
         name="an evaluation that waits for ever for a process that hangs",
         file=f"{_R}/launcher/evaluating.py",
         old="            raise _hung(self._folder, hang.name, hang.reason)\n",
