@@ -10,7 +10,7 @@ from builders.cifar_runs import Case, Outcome
 from builders.line_chart import LineChart, Points
 from builders.pp_asgd_page import ASGD, PREDICTED, SYNCHRONOUS, table
 from builders.report import measured_version, median, told
-from disttrain.parallel.cost import slowest_of
+from disttrain.parallel.pricing import slowest_of
 
 IN_NODES = "PP-ASGD, 8 nodes"
 NODES = 8

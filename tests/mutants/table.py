@@ -180,15 +180,29 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that has lost its group, and is named for the one that died",
         file=f"{_R}/launcher/evaluating.py",
-        old="            if event.code != ExitCode.RESTART:\n",
-        new="            if True:\n",
+        old="        if event.code != ExitCode.RESTART:\n",
+        new="        if True:\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
         name="an evaluation that waits for ever for the end of who took a group along",
         file=f"{_R}/launcher/evaluating.py",
-        old="patience = None if lost is None else _OTHERS_SECONDS",
-        new="patience = None",
+        old="            else:\n                break\n",
+        new="            else:\n                pass\n",
+        tests=(f"{_UNIT}/launcher/test_evaluating.py",),
+    ),
+    Mutant(
+        name="a socket of which no stream can be made, and that stays open",
+        file=f"{_R}/transport/dialer.py",
+        old="        # Until there is a stream to close, it is the socket that has to be closed.\n",
+        new="        self._connecting = None\n",
+        tests=("tests/contract/test_transport_moves.py",),
+    ),
+    Mutant(
+        name="an evaluation that waits for ever for a process that hangs",
+        file=f"{_R}/launcher/evaluating.py",
+        old="            raise _hung(self._folder, hang.name, hang.reason)\n",
+        new="            del hang\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
@@ -1110,12 +1124,35 @@ MUTANTS: tuple[Mutant, ...] = (
         name="gradients of weights that are computed after all messages",
         file=f"{_R}/parallel/late.py",
         old="""    token = _OfParameters.apply(late, *parameters)
+    late.begin(arriving.partial, _detached(parameters))
     found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
 """,
-        new="""    x = arriving.wait()
+        new="""    late.begin(arriving.partial, _detached(parameters))
+    x = arriving.wait()
     token = _OfParameters.apply(late, *parameters)
     found: Tensor = _OfInput.apply(x, token, late, *_detached(parameters))
 """,
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a window of which nothing is computed before all of it is there",
+        file=f"{_R}/parallel/late.py",
+        old="y = None if partial is None else self.product.begun(partial, parameters)",
+        new="y = None",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a narrow window that is computed twice",
+        file=f"{_R}/parallel/late.py",
+        old="return None if again > MOST_AGAIN * y[0] * y[1] else",
+        new="return",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="outputs of which only the first column looks at a border",
+        file=f"{_R}/parallel/late.py",
+        old="first = max(0, -((reach - place.start) // stride))",
+        new="first = max(0, place.start // stride)",
         tests=(f"{_UNIT}/parallel/test_late.py",),
     ),
     Mutant(

@@ -29,7 +29,10 @@ from disttrain.task.task import Split
 
 BATCHES_AT_ONCE = 4
 """Batches of training in one forward pass, where the manifest gives no batch size."""
-
+STALL_SECONDS = 300.0
+"""A task may wait for a file that is far away. Who waits for another process uses some time."""
+LEAST_STALL_SECONDS = 10.0
+"""Who waits uses hundredths of a second of it in each few seconds."""
 
 JobPath = Annotated[
     Path | None,
@@ -60,6 +63,16 @@ GridOption = Annotated[
         "it has as many partitions, else as square as can be.",
     ),
 ]
+StallTimeout = Annotated[
+    float,
+    typer.Option(
+        "--stall-timeout",
+        min=LEAST_STALL_SECONDS,
+        metavar="SECONDS",
+        help="With several partitions: end all when one of them uses no processor time for as "
+        "long, as one that is stopped.",
+    ),
+]
 
 
 def evaluate(
@@ -68,6 +81,7 @@ def evaluate(
     vector: VectorName = None,
     partitions: Partitions = None,
     grid: GridOption = None,
+    stall_timeout: StallTimeout = STALL_SECONDS,
 ) -> None:
     """Evaluate a checkpoint's parameters with the task of its job, on the test split.
 
@@ -83,7 +97,7 @@ def evaluate(
     """
     asked = grids.processes(partitions, grid)
     with _ended_as_by_ctrl_c():
-        lines = measured(checkpoint, job, vector, asked)
+        lines = measured(checkpoint, job, vector, asked, stall_timeout)
     for line in lines:
         typer.echo(line)
 
@@ -103,6 +117,7 @@ def measured(
     job_file: Path | None,
     vector: str | None = None,
     partitions: Replicas = Replicas(),  # noqa: B008 - It never changes.
+    stall_seconds: float = STALL_SECONDS,
 ) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
@@ -125,6 +140,7 @@ def measured(
                     task_folder=folder,
                     file=file,
                     batch_size=_batch_size(job),
+                    stall_seconds=stall_seconds,
                 )
                 sums = measure_divided(given, task, model)
         return list(_lines(meant.said, sums))

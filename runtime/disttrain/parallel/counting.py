@@ -93,6 +93,11 @@ class LayerCost:
 class _Imagined(Communicator):
     """Of partitions that there are not. Its counts are of the layer that runs."""
 
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        # What is computed a second time while messages are under way would count.
+        self.overlaps = False
+
     def begin(self) -> None:
         """Another layer."""
         self.traffic, self.received, self.summed_bytes = Traffic(), Traffic(), 0
