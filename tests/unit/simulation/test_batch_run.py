@@ -152,3 +152,11 @@ def test_batches_of_a_part_of_the_data_are_simulated() -> None:
 def test_what_is_not_simulated_is_named_with_its_field(method: Any, message: str) -> None:
     with pytest.raises(NotSimulated, match=message):
         runs.maker(a_setting(**method), STEP, SAMPLES)
+
+
+def test_each_evaluation_begins_with_a_fetch_of_its_point() -> None:
+    found = simulated(a_setting({"iterations": 1}), 1)
+    elements = sum(each.numel() for each in Proving().model().parameters())
+    evaluations = found.samples // SAMPLES
+    assert evaluations > 1
+    assert found.nbytes == 4 * elements * evaluations * (1 + GROUPS), "and a push for each group"
