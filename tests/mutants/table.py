@@ -1072,6 +1072,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
     ),
     Mutant(
+        name="an evaluation that never gets its turn beside slow fetches",
+        file=f"{_R}/replica/local_steps.py",
+        old="        if has_waited and not self._fetches_beside:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
         name="an evaluation of what is computed with",
         file=f"{_R}/replica/stepper.py",
         old="self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)",

@@ -60,6 +60,8 @@ class LocalStepper(Stepper):
         self._ranks: LeadingRank | None = None
         self._to_measure: Evaluate | None = None
         """Waits for the shards' values."""
+        self._to_measure_since = 0
+        """The latest push when it began to wait."""
         self._fetches_beside = False
         """What is fetched is to be measured, not to be computed with."""
         self._buffers_missed = False
@@ -131,7 +133,7 @@ class LocalStepper(Stepper):
         What this replica has not pushed is not in them, and stays as it is.
         """
         self.finish_measuring()
-        self._to_measure = evaluate
+        self._to_measure, self._to_measure_since = evaluate, self._sequence
         self.between_steps()
 
     def finish_measuring(self) -> None:
@@ -140,7 +142,13 @@ class LocalStepper(Stepper):
             self._adopt(self._fetches.wait())
 
     def between_steps(self) -> None:
-        """The fetched values have one place, so what is measured waits for its turn."""
+        """The fetched values have one place, so what is measured waits for its turn.
+
+        After a further push it takes it: where a fetch is longer than the steps, none is free.
+        """
+        has_waited = self._to_measure is not None and self._sequence > self._to_measure_since
+        if has_waited and not self._fetches_beside:
+            self._adopt(self._fetches.wait())
         self._adopt(self._fetches.take())
         if self._to_measure is not None and not self._fetches.is_asked:
             self.ledger.mark(Kind.FETCHING_BESIDE)

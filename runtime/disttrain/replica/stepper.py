@@ -144,7 +144,7 @@ class Stepper(ABC):
         """Return when everything that `measure` was called for is measured. Raises Cancelled."""
 
     def between_steps(self) -> None:  # noqa: B027 - most have nothing to do there.
-        """Go on with what is done beside the steps; never waits."""
+        """Go on with what is done beside the steps."""
 
     def fetch_now(self) -> Versions:
         """Give the model what evaluations measure, freshly fetched; its versions.

@@ -1,5 +1,6 @@
 """Evaluations between local steps: they measure the shards' values and cost no step."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -176,6 +177,45 @@ def test_a_push_that_is_due_measures_first_what_was_fetched_before(
     assert_same(measured.values[0], before)
     assert [push.samples for push in server.pushes] == [4 * SAMPLES]
     finish(one)
+    assert len(measured.versions) == 1
+
+
+class FetchesWhenWaitedFor(OneShard):
+    """Each fetch takes longer than the steps between two pushes."""
+
+    def __init__(self, learning_rate: float) -> None:
+        super().__init__(learning_rate)
+        self.waits = threading.Semaphore(1)
+
+    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+        assert self.waits.acquire(timeout=20)
+        return super().fetch(into, fragment)
+
+
+@pytest.mark.timeout(60)
+def test_an_evaluation_gets_its_turn_where_every_push_finds_a_fetch_under_way(
+    opened: list[LocalTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FetchesWhenWaitedFor(0.5)
+    manifest = local_steps(steps=1, adopt="add", optimizer=adamw())
+    one = LocalTraining(a_network(), server, manifest)
+    opened.append(one)
+    fetches, given, measured = one.connection.fetches, batches(6), Measured(one)
+    wait = fetches.wait
+
+    def waits() -> FetchResult | None:
+        if fetches.is_asked:
+            server.waits.release()
+        return wait()
+
+    monkeypatch.setattr(fetches, "wait", waits)
+    one.step(next(given))
+    one.stepper.measure(measured)
+    for _ in range(3):
+        one.step(next(given))
+        one.stepper.between_steps()
+    server.waits.release()
+
     assert len(measured.versions) == 1
 
 
