@@ -44,9 +44,8 @@ def _absent(evidence: Evidence) -> Iterator[str]:
     first = min((log.run for log in evidence.shard_incarnations), default=0)
     if first:
         yield f"no log is of the first {first} runs in the folder: was their spec.audit off?"
-    answers = ("shard", "shard_incarnation")
     shards = {(log.index, log.incarnation) for log in evidence.shard_incarnations}
-    for index, incarnation in _told_of(evidence.replica_incarnations, answers):
+    for index, incarnation in _told_of(evidence.replica_incarnations):
         if (index, incarnation) not in shards:
             yield f"{names.shard_name(index)} (incarnation {incarnation}) answered, but has no log"
     for sender in _absent_replicas(evidence):
@@ -61,7 +60,7 @@ def absent_replicas(evidence: Evidence) -> list[str]:
 
 def _absent_replicas(evidence: Evidence) -> list[SenderIncarnation]:
     known = {log.sender for log in evidence.replica_incarnations}
-    told = _told_of(evidence.shard_incarnations, ("sender", "incarnation"))
+    told = _told_of(evidence.shard_incarnations)
     return [sender for sender in (SenderIncarnation(*each) for each in told) if sender not in known]
 
 
@@ -69,12 +68,13 @@ def _joiners_from(evidence: Evidence) -> float:
     return math.inf if evidence.joiners_from is None else evidence.joiners_from
 
 
-def _told_of(
-    incarnations: Iterator[Incarnation], columns: tuple[str, str]
-) -> list[tuple[int, int]]:
+def _told_of(incarnations: Iterator[Incarnation]) -> list[tuple[int, int]]:
+    """Index and incarnation of everybody whose updates, or answers, these logs hold."""
     found: set[tuple[int, int]] = set()
     for log in incarnations:
-        records = log.each()
+        columns = log.shape.owner, log.shape.incarnation
+        # What is folded is of one owner's one incarnation.
+        records = log.of(log.shape.one, log.shape.folded)
         pairs = np.stack([records[column].astype(np.int64) for column in columns], axis=1)
         found |= {(int(index), int(incarnation)) for index, incarnation in np.unique(pairs, axis=0)}
     return sorted(found)

@@ -138,8 +138,8 @@ def logs(folder: Path, elsewhere: Sequence[Path] = ()) -> Logs:
     unreadable: list[str] = []
     copies = {path.name: path for path in folder.iterdir()}
     for path in (path for each in elsewhere for path in each.iterdir() if _is_of_a_replica(path)):
-        before = copies.setdefault(path.name, path)
-        if not path.read_bytes().startswith(before.read_bytes()):
+        before = copies.get(path.name)
+        if before is not None and not path.read_bytes().startswith(before.read_bytes()):
             unreadable.append(f"{path} (there is another log of this name: {before})")
         else:
             copies[path.name] = path
