@@ -1151,7 +1151,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a narrow window that is computed twice",
         file=f"{_R}/parallel/late.py",
-        old="return None if again > MOST_AGAIN * y[0] * y[1] else",
+        old="return None if is_much else",
         new="return",
         tests=(f"{_UNIT}/parallel/test_late.py",),
     ),

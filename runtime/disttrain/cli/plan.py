@@ -145,10 +145,14 @@ class Planned(NamedTuple):
 
     def counts(self, grid: Grid, replicas: Replicas) -> Counts:
         """Raises CannotPartition."""
-        alone = replicas.model_copy(update={"whole_on": None})
+        if grid.size == 1:
+            replicas = replicas.model_copy(update={"whole_on": None})
         return counting.counted(
-            *(self.model, grid, self.sample, self.samples),
-            ways_of(alone if grid.size == 1 else replicas),
+            self.model,
+            grid,
+            self.sample,
+            self.samples,
+            ways_of(replicas),
             loss=self.loss,
             micro_batches=replicas.micro_batches,
         )

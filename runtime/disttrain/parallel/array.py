@@ -48,7 +48,7 @@ class DistributedArray:
             return Arriving(padded(own, inside[rank], needed[rank], padding))
         crossing = Crossing(plan, needed[rank], padding, self.peers)
         token = _Begin.apply(self.tensor, crossing)
-        return Arriving(token, crossing, crossing.partial)
+        return Arriving(token, crossing)
 
     def everywhere(self) -> Tensor:
         """The whole array in each partition, which all go on with in the same way. Under autograd.
@@ -125,18 +125,16 @@ class Partial:
 class Arriving:
     """A window that was asked for."""
 
-    def __init__(
-        self,
-        tensor: Tensor,
-        crossing: "Crossing | None" = None,
-        partial: Partial | None = None,
-    ) -> None:
+    def __init__(self, tensor: Tensor, crossing: "Crossing | None" = None) -> None:
         """`tensor`: the window, or if something crosses a token by which autograd knows of it."""
         self._tensor, self._crossing = tensor, crossing
         self.crosses = crossing is not None
         """Whether anything, or its gradient, crosses a border."""
-        self.partial = partial
+
+    @property
+    def partial(self) -> Partial | None:
         """The window before it is waited for; None if nothing of it is here, or none overlaps."""
+        return None if self._crossing is None else self._crossing.partial
 
     def wait(self) -> Tensor:
         if self._crossing is None:

@@ -102,11 +102,12 @@ class ConvolutionProduct(Product):
 
     def begun(self, x: Partial, parameters: Parameters) -> Tensor | None:
         """All outputs, of which those that look at what is to come are wrong."""
-        y = self._outputs(x.tensor, parameters)
+        rows_of_all, columns_of_all = self._outputs(x.tensor, parameters)
         again = sum(
             _length(rows) * _length(columns) for (rows, columns), _ in self._again(x, parameters)
         )
-        return None if again > MOST_AGAIN * y[0] * y[1] else self.forward(x.tensor, parameters)
+        is_much = again > MOST_AGAIN * rows_of_all * columns_of_all
+        return None if is_much else self.forward(x.tensor, parameters)
 
     def completed(self, y: Tensor, x: Partial, parameters: Parameters) -> Tensor:
         for (rows, columns), (above, beside) in self._again(x, parameters):
@@ -116,9 +117,8 @@ class ConvolutionProduct(Product):
     def _again(self, x: Partial, parameters: Parameters) -> Sequence[tuple[Place, Place]]:
         """Outputs that look at what is to come, and all that they look at."""
         found = []
-        sizes = self._outputs(x.tensor, parameters)
+        sizes, reaches = self._outputs(x.tensor, parameters), self._reaches(parameters)
         for place in x.to_come:
-            reaches = self._reaches(parameters)
             rows, columns = (
                 _looking_at(place[each], self.stride[each], reaches[each], sizes[each])
                 for each in range(2)

@@ -64,7 +64,10 @@ def _part(
 
 def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) -> tuple[int, ...]:
     """What the task's loss gives its model, but for the first dimension. Raises TaskError."""
-    found = _given_to("", task, model, split)
+    return _called(_given_to("", task, model, split))
+
+
+def _called(found: tuple[int, ...] | None) -> tuple[int, ...]:
     if found is None:
         message = (
             "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
@@ -79,12 +82,14 @@ def planned_sample(task: TaskCalls, model: nn.Module) -> tuple[tuple[int, ...], 
 
     A loss of a sparse autoencoder's stacks calls its layers, and not the model.
     """
-    if any(isinstance(each, ReconstructionTarget) for each in model.modules()):
+    whole = _given_to("", task, model, Split.TRAIN)
+    has_stacks = any(isinstance(each, ReconstructionTarget) for each in model.modules())
+    if whole is None and has_stacks:
         first = next(name for name, each in model.named_modules() if not [*each.children()])
         found = _given_to(first, task, model, Split.TRAIN)
-        if found is not None and _given_to("", task, model, Split.TRAIN) is None:
+        if found is not None:
             return found, Loss.OF_STACKS
-    return sample_shape(task, model), Loss.IN_FIRST
+    return _called(whole), Loss.IN_FIRST
 
 
 def _given_to(name: str, task: TaskCalls, model: nn.Module, split: Split) -> tuple[int, ...] | None:
