@@ -11,7 +11,6 @@ from disttrain.simulation.course import INCARNATION, Course
 from disttrain.simulation.evaluations import Evaluations, Result
 from disttrain.simulation.machines import Machines, StepTimes
 from disttrain.simulation.setting import Setting
-from disttrain.transport.in_memory import Link
 
 _TOLD_AT_ONCE = 16
 """Results of which shards hear together, so that they hold few gradients."""
@@ -39,13 +38,15 @@ class SimulatedBatchRun:
         self._told = 0
         """Groups of this evaluation whose winners shards know."""
         self._latency = machines.latency_seconds
-        self._shards = [ShardMachine(nbytes, _link(machines)) for nbytes in course.bytes_of_shards]
+        self._shards = [
+            ShardMachine(nbytes, machines.new_link()) for nbytes in course.bytes_of_shards
+        ]
         size, seed = course.portion_samples, setting.seed
         members = [
             ReplicaMachine(
                 Worker(index, INCARNATION),
                 StepTimes(machines, index, size, seed, replicas),
-                _link(machines),
+                machines.new_link(),
             )
             for index in range(replicas)
         ]
@@ -123,8 +124,3 @@ class SimulatedBatchRun:
         if state.stage is Stage.COMPUTING and won >= self._told + _TOLD_AT_ONCE:
             self.course.decide(self._driver.decided(state, self._told))
             self._told = won
-
-
-def _link(machines: Machines) -> Link | None:
-    speed = machines.bytes_per_second
-    return None if speed is None else Link(speed)

@@ -28,11 +28,10 @@ from disttrain.sandblaster.operations import TRIAL
 from disttrain.simulation.errors import NotSimulated
 from disttrain.simulation.evaluations import Evaluations
 from disttrain.simulation.group_gradients import GroupGradients
-from disttrain.simulation.setting import Setting
+from disttrain.simulation.setting import Setting, in_memory
 from disttrain.state.vector import Vector
-from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role
-from disttrain.transport.in_memory import InMemoryTransport, Network
+from disttrain.transport.in_memory import Network
 from disttrain.transport.virtual_time import VirtualTime
 
 INCARNATION = 1
@@ -138,12 +137,11 @@ def _stage(shard: ShardInMemory, attempt: Attempt, evaluation: int, gradient: Te
 
 def _shard(setting: Setting, index: int, network: Network) -> ShardInMemory:
     """Of the network it has a name only: commands and gradients come in calls."""
-    config = TransportConfig(kind=TransportKind.TCP, job_uid="simulation", role=Role.SHARD)
     return ShardInMemory(
         setting.spec,
         ShardState(index=index, incarnation=INCARNATION),
         setting.placement,
-        InMemoryTransport(network, config, None).listen(names.shard_name(index)),
+        in_memory(network, Role.SHARD).listen(names.shard_name(index)),
         chunk_bytes=network.chunk_bytes,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from disttrain.simulation.errors import WrongMachines
+from disttrain.transport.in_memory import Link
 
 SHARD_BYTES_PER_SECOND = 1.4e9
 """What a shard applies or gives out: 0.7 CPU seconds per GB, as docs/benchmarks.md measures."""
@@ -32,6 +33,10 @@ class Machines:
     evenly: bool = False
     """Replicas begin one after the other, evenly over one step. Then, without jitter, each
     gradient is as stale as any other: one update for each other replica."""
+
+    def new_link(self) -> Link | None:
+        """Of one machine to all others; None: the network holds up nothing."""
+        return None if self.bytes_per_second is None else Link(self.bytes_per_second)
 
 
 class StepTimes:

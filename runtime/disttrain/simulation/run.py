@@ -24,11 +24,10 @@ from disttrain.replica.connection import Sides
 from disttrain.simulation.evaluations import Evaluations, Result
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines, StepTimes
 from disttrain.simulation.replica import SimulatedReplica
-from disttrain.simulation.setting import Setting
+from disttrain.simulation.setting import Setting, in_memory
 from disttrain.state.vector import Vector
-from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role, Verb
-from disttrain.transport.in_memory import InMemoryTransport, Link, Network, Weather
+from disttrain.transport.in_memory import InMemoryTransport, Network, Weather
 from disttrain.transport.virtual_time import Bell, VirtualTime
 
 
@@ -127,9 +126,7 @@ class SimulatedRun:
         return min(shard.state.samples for shard in self.shards)
 
     def _transport(self, role: Role) -> InMemoryTransport:
-        speed = self._machines.bytes_per_second
-        config = TransportConfig(kind=TransportKind.TCP, job_uid="simulation", role=role)
-        return InMemoryTransport(self._network, config, None if speed is None else Link(speed))
+        return in_memory(self._network, role, self._machines.new_link())
 
     def _shard(self, index: int) -> ShardInMemory:
         setting = self.setting

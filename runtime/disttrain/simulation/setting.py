@@ -12,6 +12,9 @@ from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.errors import NotSimulated
 from disttrain.state.placement import Placement, place
 from disttrain.task.task import Split
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.header import Role
+from disttrain.transport.in_memory import InMemoryTransport, Link, Network
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +34,12 @@ class Setting:
     @property
     def seed(self) -> int:
         return self.spec.seed
+
+
+def in_memory(network: Network, role: Role, link: Link | None = None) -> InMemoryTransport:
+    """The transport of one process. `link`: of its machine; None: it holds up nothing."""
+    config = TransportConfig(kind=TransportKind.TCP, job_uid="simulation", role=role)
+    return InMemoryTransport(network, config, link)
 
 
 def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
