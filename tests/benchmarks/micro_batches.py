@@ -8,26 +8,23 @@ that each round measures.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import gloo_processes
 from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
-from disttrain.groups import gloo
 from disttrain.parallel import Alone, Communicator, Grid, Partitioned, partition, pricing
 from disttrain.parallel.counting import Counts, Loss, counted
 from disttrain.parallel.partitioning import Way
@@ -88,22 +85,12 @@ class Job:
         return 1 if self.quick else 2
 
 
-def work(rank: int, job: Job, folder: str) -> None:
-    """In a process of its own."""
-    torch.set_num_threads(1)
-    store = distributed.FileStore(f"{folder}/store", STAGES)  # type: ignore[attr-defined]
-    store.set_timeout(timedelta(seconds=120))
-    peers = gloo.communicator(store, rank, STAGES, "127.0.0.1")
-    found = measured(models(quick=job.quick)[job.model], job, peers)
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-    # Nobody leaves while another one still talks to it.
-    peers.sum(torch.zeros(1))
-    # As a process group is never destroyed, the end of an interpreter would abort the process.
-    os._exit(0)
+def measured(job: Job, peers: Communicator) -> list[dict[str, float]]:
+    """In a process of its own.
 
-
-def measured(model: Model, job: Job, peers: Communicator) -> list[dict[str, float]]:
-    """Of each round, seconds of a step: of one process, of two beside each other, of slices."""
+    Of each round, seconds of a step: of one process, of two beside each other, of slices.
+    """
+    model = models(quick=job.quick)[job.model]
     torch.manual_seed(0)
     whole, x = model.make(), torch.randn(model.batch, *model.sample)
     undivided = partition(whole, Grid(1, 1), Alone(), model.sample)
@@ -133,7 +120,10 @@ def part(model: Model, slices: int, peers: Communicator) -> Partitioned:
 
 def counts(model: Model, grid: Grid, slices: int) -> Counts:
     return counted(
-        *(model.make(), grid, model.sample, model.batch),
+        model.make(),
+        grid,
+        model.sample,
+        model.batch,
         model.places if grid.size > 1 else None,
         loss=Loss.IN_FIRST,
         micro_batches=slices,
@@ -174,13 +164,6 @@ def rows(name: str, ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[dict
     return found
 
 
-def run(job: Job) -> list[Any]:
-    """What both processes measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(work, (job, folder), nprocs=STAGES)  # type: ignore[no-untyped-call, attr-defined]
-        return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(STAGES)]
-
-
 def main() -> None:
     """Measure, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -194,7 +177,7 @@ def main() -> None:
         if options.only not in {None, name}:
             continue
         job = Job(name, options.quick, 1 if options.quick else options.rounds)
-        found += rows(name, run(job))
+        found += rows(name, gloo_processes.results(STAGES, measured, job))
         say(str(found[-len(SLICES) :]))
     best = [each["of_two_processes"] for each in found if each["model"] == CONVOLUTIONS]
     said = f"{CONVOLUTIONS}: two partitions, of two processes"

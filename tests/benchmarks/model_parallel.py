@@ -7,30 +7,27 @@ same cores, whose samples per second are added. They take turns, and ratios are 
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "cifar10"))
 
+from builders import gloo_processes
 from builders.paper_networks import autoencoder, billions, small_image, speech
 from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
 from cifar10 import cifar_network
-from disttrain.groups import gloo
 from disttrain.parallel import (
     Alone,
     Communicator,
@@ -112,24 +109,10 @@ class Run:
     losses: Sequence[float]
 
 
-def work(rank: int, job: Job, folder: str) -> None:
+def work(job: Job, peers: Communicator) -> Any:
     """In a process of its own."""
-    torch.set_num_threads(1)
-    size = job.grid[0] * job.grid[1]
-    peers = connected(rank, size, folder)
     model = (on_gpu(job.size) if job.device == "cuda" else on_cpu(quick=job.quick))[job.model]
-    found = (measured if job.device == "cuda" else in_turn)(model, job, peers)
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-    # Nobody leaves while another one still talks to it.
-    peers.sum(torch.zeros(1))
-    # As a process group is never destroyed, the end of an interpreter would abort the process.
-    os._exit(0)
-
-
-def connected(rank: int, size: int, folder: str) -> Communicator:
-    store = distributed.FileStore(f"{folder}/store", size)  # type: ignore[attr-defined]
-    store.set_timeout(timedelta(seconds=120))
-    return gloo.communicator(store, rank, size, "127.0.0.1")
+    return (measured if job.device == "cuda" else in_turn)(model, job, peers)
 
 
 def part(model: Model, grid: Grid, peers: Communicator, device: str) -> Partitioned:
@@ -257,10 +240,7 @@ def measured(model: Model, job: Job, peers: Communicator) -> dict[str, Any]:
 
 def run(job: Job) -> list[Any]:
     """What all processes measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        size = job.grid[0] * job.grid[1]
-        multiprocessing.spawn(work, (job, folder), nprocs=size)  # type: ignore[no-untyped-call, attr-defined]
-        return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(size)]
+    return gloo_processes.results(job.grid[0] * job.grid[1], work, job)
 
 
 def row(job: Job, runs: Sequence[Run]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ prediction is from what comes. A GPU is used where there is one: the runs take h
 With `--output` a page is written. `pp_asgd_workers.py` has figures 3 (left) and 4.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ from builders.cifar_runs import Case, Data, Outcome
 from builders.pp_asgd_page import ASGD, PREDICTED, SYNCHRONOUS, Figures, Scale
 from builders.report import Bar, print_report
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 FULL = Scale(
     staleness=(3, 9, 27),
     seeds=3,
@@ -44,13 +42,7 @@ EQUAL = {"step_seconds": 1.0, "latency_seconds": 0.0, "evenly": True}
 
 def main() -> None:
     """Measure, print the report, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a part of an epoch: that it runs")
-    parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
-    parser.add_argument("--results", type=Path, help="file of runs, to go on with later")
-    parser.add_argument("--train", type=Path, default=SAMPLES / "cifar10-sample-train.parquet")
-    parser.add_argument("--test", type=Path, default=SAMPLES / "cifar10-sample-test.parquet")
-    parser.add_argument("--processes", type=int, default=2)
+    parser = cifar_runs.options(__doc__, quick="a part of an epoch: that it runs")
     parser.add_argument("--figures", default="2,3", help="which of 2,3")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
@@ -113,7 +105,7 @@ class Measuring:
                     shards=1,
                     machines=EQUAL,
                 ),
-                replace(self.data, test=SAMPLES / "cifar10-sample-test.parquet"),
+                replace(self.data, test=cifar_runs.TEST),
                 after_epochs=self.scale.measured_after,
                 kept=self._results.with_suffix(".distances.jsonl"),
             )

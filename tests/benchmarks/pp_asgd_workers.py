@@ -4,7 +4,6 @@ Figure 3: errors of predicted and plain asynchronous SGD on 32 workers. Figure 4
 predicted SGD on 8 to 256. With `--output` a page is written. Two cores take a quarter of an hour.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,6 @@ from builders.pp_asgd_workers_page import (
 )
 from builders.report import Bar, median, print_report, say
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 FULL = Scale(workers=(8, 32, 128, 256), compared=32, seeds=1, batch=4, epochs=2.0, until=0.58)
 QUICK = Scale(workers=(2,), compared=2, seeds=1, batch=20, epochs=1.0, until=0.85)
 FACTORS: Mapping[str, Sequence[float]] = {
@@ -48,13 +46,7 @@ LONGER = {SYNCHRONOUS: 4, ASGD: 1, PREDICTED: 1, IN_NODES: 2}
 
 def main() -> None:
     """Measure, print the report, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two workers: that it runs")
-    parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
-    parser.add_argument("--results", type=Path, help="file of runs, to go on with later")
-    parser.add_argument("--train", type=Path, default=SAMPLES / "cifar10-sample-train.parquet")
-    parser.add_argument("--test", type=Path, default=SAMPLES / "cifar10-sample-test.parquet")
-    parser.add_argument("--processes", type=int, default=2)
+    parser = cifar_runs.options(__doc__, quick="two workers: that it runs")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
     data = Data(

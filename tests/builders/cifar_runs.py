@@ -4,6 +4,7 @@ Each line of the file is one run as JSON. What it holds already is not run again
 measurement that was ended goes on where it was.
 """
 
+import argparse
 import json
 import multiprocessing
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,22 @@ from disttrain.simulation.setting import prepare
 HOME = Path(__file__).resolve().parents[2]
 EXAMPLE, SMALL = "cifar10:Cifar10", "thumbnails:Thumbnails"
 FOLDERS = {EXAMPLE: HOME / "examples" / "cifar10", SMALL: HOME / "tests" / "tasks"}
+TRAIN, TEST = (
+    HOME / "examples" / "data" / f"cifar10-sample-{split}.parquet" for split in ("train", "test")
+)
 MOMENTUM = 0.99
+
+
+def options(description: str | None, quick: str) -> argparse.ArgumentParser:
+    """What programs take that write a page of such runs. `quick`: what they do with `--quick`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
+    parser.add_argument("--results", type=Path, help="file of runs, to go on with later")
+    parser.add_argument("--train", type=Path, default=TRAIN)
+    parser.add_argument("--test", type=Path, default=TEST)
+    parser.add_argument("--processes", type=int, default=2)
+    return parser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

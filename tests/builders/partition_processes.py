@@ -1,15 +1,13 @@
 """Partitions as processes with sockets between them, which train the same model."""
 
-import os
-from datetime import timedelta
 from pathlib import Path
 
 import safetensors.torch
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from disttrain.groups import gloo
+from builders import gloo_processes
 from disttrain.parallel import Grid, LocallyConnected2d, partition
 
 SAMPLE = (3, 9, 10)
@@ -43,9 +41,7 @@ def one(rank: int, grid: tuple[int, int], folder: str) -> None:
     """In a process of its own: train, and leave every parameter with zeros where others have it."""
     torch.set_num_threads(1)
     size = grid[0] * grid[1]
-    store = distributed.FileStore(f"{folder}/store", size)  # type: ignore[attr-defined]
-    store.set_timeout(timedelta(seconds=60))
-    peers = gloo.communicator(store, rank, size, "127.0.0.1")
+    peers = gloo_processes.connected(rank, size, folder)
     model = a_model()
     part = partition(model, Grid(*grid), peers, SAMPLE)
     train(part)
@@ -58,8 +54,4 @@ def one(rank: int, grid: tuple[int, int], folder: str) -> None:
         elif rank == 0:
             found[name].copy_(own[name].detach())
     safetensors.torch.save_file(found, Path(folder, f"{rank}.safetensors"))
-    # Nobody leaves while another one still talks to it.
-    peers.sum(torch.zeros(1))
-    # A process group is never destroyed, and an interpreter that ends would end its threads so that
-    # the process aborts.
-    os._exit(0)
+    gloo_processes.leave(peers)

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
@@ -7,20 +6,16 @@ import torch
 from lora import Lora
 from torch import nn
 
+from builders.small_language import SIZES, a_base
 from disttrain import Split
 from disttrain.job.spec import FrozenParameters
 from disttrain.replica import model_tensors
 from language import Language
 
-SIZES: dict[str, Any] = {"context": 16, "width": 16, "layers": 2, "heads": 2}
-
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    file = tmp_path / "base.safetensors"
-    safetensors.torch.save_file(Language(**SIZES).model().state_dict(), file)
-    return file
+    return a_base(tmp_path)
 
 
 def test_before_the_first_step_it_says_what_the_base_says(base: Path) -> None:

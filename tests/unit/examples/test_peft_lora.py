@@ -8,25 +8,21 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from builders.small_language import SIZES, a_base
 from disttrain import Split
 from disttrain.job.spec import FrozenParameters
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_model import FlatModel
 from disttrain.transport.memory import OrdinaryMemory
-from language import Language
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft")
 
-SIZES: dict[str, Any] = {"context": 16, "width": 16, "layers": 2, "heads": 2}
 OWN = FrozenParameters.OWN
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    file = tmp_path / "base.safetensors"
-    safetensors.torch.save_file(Language(**SIZES).model().state_dict(), file)
-    return file
+    return a_base(tmp_path)
 
 
 def a_task(base: Path) -> Any:
