@@ -105,9 +105,14 @@ class LocalStepper(Stepper):
 
     def push(self) -> None:
         self._since_push += 1
-        seconds = self._now() - self._pushed_at
-        if self._since_push >= self._steps_to_a_push or seconds >= self._seconds_to_a_push:
+        if self._since_push >= self._steps_to_a_push or self._is_time:
             self._push([self._schedule.next])
+
+    @property
+    def _is_time(self) -> bool:
+        if math.isinf(self._seconds_to_a_push):
+            return False
+        return self._agreement.any(self._now() - self._pushed_at >= self._seconds_to_a_push)
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         """Take over what was fetched meanwhile. Ends the step."""
@@ -154,15 +159,23 @@ class LocalStepper(Stepper):
     def _make_difference(self, fragment: Fragment) -> float:
         """The anchor becomes it; the factor that brings it to `maximumNorm`, 0: it is no number."""
         own = self._model.parameters
-        if fragment != WHOLE and not gradient_check.is_usable(own):
+        if fragment != WHOLE and not self._is_usable(own):
             # The next step would spoil this fragment too.
             return 0.0
         squares = [
             gradient_check.squared_norm(self._anchor[part].sub_(own[part]))
             for part in _slices(self._runs(fragment))
         ]
-        squared_norm = torch.stack(squares).sum().item()
+        squared_norm = self._summed(torch.stack(squares).sum().item())
         return gradient_check.check(squared_norm, 0.0, self._maximum_norm)
+
+    def _is_usable(self, values: Tensor) -> bool:
+        squared_norm = self._summed(gradient_check.squared_norm(values).item())
+        return gradient_check.check(squared_norm, 0.0, None) > 0
+
+    def _summed(self, squared_norm: float) -> float:
+        (found,) = self._agreement.judge((squared_norm,), self._own_answers)
+        return found
 
     def _submit(self, fragment: Fragment, scale: float) -> None:
         outgoing, runs = self._pushes.acquire(), self._runs(fragment)
