@@ -262,6 +262,11 @@ class Conversation:
         """Those that are spoken with."""
         return self._shards
 
+    @property
+    def all_shards(self) -> int:
+        """How many there are, spoken with or not."""
+        return len(self._config.placement.holders)
+
     def stop(self) -> None:
         """What is under way raises ShardsAway soon; any thread."""
         self._stopped.set()

@@ -5,7 +5,7 @@ the same code. What depends on time or on a part, such as whether fetched values
 norm of a gradient, is agreed on. Belongs to the compute thread of each process.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -33,6 +33,15 @@ class Act(IntEnum):
     START_OVER = 9
     FETCH_NOW = 10
     FETCH_AGAIN = 11
+    ASK_TRIAL = 12
+    """For the point of an evaluation."""
+    TAKE_TRIAL = 13
+    BEGIN_GROUP = 14
+    """Of portions."""
+    ABANDON_GROUP = 15
+    SEND_GROUP = 16
+    GROUP_SENT = 17
+    """Wait until the shards have the oldest one that is on its way."""
 
 
 Tell = Callable[..., None]
@@ -78,6 +87,10 @@ class Agreement:
     def least(self, number: int) -> int:
         return number
 
+    def put_together(self, of_places: Mapping[int, int], places: int) -> tuple[int, ...]:
+        """One number for each place, of which each process knows some."""
+        return tuple(of_places[place] for place in range(places))
+
 
 class Together(Agreement):
     """Of the processes of a divided replica. Raises as `Collective.sum`."""
@@ -113,6 +126,9 @@ class Together(Agreement):
 
     def least(self, number: int) -> int:
         return min(each for (each,) in self._gathered((number,)))
+
+    def put_together(self, of_places: Mapping[int, int], places: int) -> tuple[int, ...]:
+        return tuple(self._group.sum([of_places.get(place, 0) for place in range(places)]))
 
     def _gathered(self, words: Sequence[int]) -> list[list[int]]:
         table = [0] * (len(words) * self._size)

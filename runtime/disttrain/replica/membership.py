@@ -129,7 +129,9 @@ class Membership:
             device,
             outgoing_buffers=outgoing_buffers,
             formats=defaults.formats(self._spec),
-            factors=() if joined.placement is None else joined.placement.factors,
+            factors=()
+            if joined.placement is None
+            else joined.placement.factors_in(joined.member.partition),
             frozen=self._spec.task.frozen,
             part=part,
         )

@@ -195,6 +195,7 @@ class DividedModel:
 
     def computing(self, seed: int) -> AbstractContextManager[None]:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
+        self._has_changed = True
         return self.evaluating(self.model)(seed)
 
     def evaluating(self, model: nn.Module) -> Callable[..., AbstractContextManager[None]]:

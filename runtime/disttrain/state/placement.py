@@ -69,6 +69,10 @@ class Placement:
     """What each holder has, by its index; a range may be empty."""
     factors: tuple[Factors, ...] = ()
     """Of parameters that are trained with another rate or weight decay than the manifest's."""
+    further_factors: Annotated[
+        tuple[tuple[Factors, ...], ...], Field(exclude_if=lambda found: not any(found))
+    ] = ()
+    """The same in the second partition, and those behind it."""
 
     def number(self, vector: Vector) -> int:
         """What headers call a vector. Raises ValueError for one that is not in the table."""
@@ -99,6 +103,11 @@ class Placement:
                 for held in ranges
             )
         )
+
+    def factors_in(self, partition: int) -> tuple[Factors, ...]:
+        """Of the parameters that are trained in a partition."""
+        of_others = self.further_factors[partition - 1 : partition] if partition else ()
+        return self.factors if not partition else next(iter(of_others), ())
 
     def elements(self, vector: Vector) -> int:
         """Length of a vector; 0 if nobody holds any of it."""
@@ -158,6 +167,7 @@ def place(layout: ModelLayout, holders: int, kept: Sequence[str] = (), epoch: in
         vectors=tuple(lengths),
         holders=tuple(map(tuple, of_holders)),
         factors=factors.of_layout(layout),
+        further_factors=tuple(factors.of_layout(layout, each) for each in range(1, partitions)),
     )
 
 
@@ -191,9 +201,10 @@ def _bounds(vector: Vector, elements: int, holders: int) -> list[int]:
 def require_sound(placement: Placement) -> Placement:
     """The same table. Raises ValueError for one by which elements would be lost or held twice."""
     _require_held_once(placement)
-    mistake = factors.first_mistake(placement.factors)
-    if mistake is not None:
-        raise ValueError(mistake)
+    for table in (placement.factors, *placement.further_factors):
+        mistake = factors.first_mistake(table)
+        if mistake is not None:
+            raise ValueError(mistake)
     return placement
 
 
