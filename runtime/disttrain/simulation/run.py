@@ -80,7 +80,7 @@ def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
         spec=spec,
         task=task,
         device=spec.replicas.device,
-        placement=place(tensors.layout, spec.parameter_server.shards, side.settings.kept),
+        placement=place(tensors.layout, spec.shards, side.settings.kept),
         train_samples=train.count,
         sources=train.sources,
         warm_start_samples=side.warm_start_samples,
@@ -174,7 +174,7 @@ class SimulatedRun:
             chance=random.Random(setting.seed),
             weather=Weather(shortest=latency, longest=latency),
         )
-        self.shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
+        self.shards = [self._shard(index) for index in range(spec.shards)]
         self._evaluated = Learner(setting, outgoing_buffers=0)
         """Has the initial values, and then those of each evaluation."""
         initial = self._evaluated.model.values_to_upload()
