@@ -21,8 +21,10 @@ from builders.report import Bar, measured_version, median, print_report, say, to
 from disttrain.job.spec import DistTrainJob
 from disttrain.replay import final_values
 from disttrain.replica import task_calls
+from disttrain.simulation.evaluations import Point, Result
 from disttrain.simulation.machines import Machines
-from disttrain.simulation.run import Point, Result, SimulatedRun, prepare
+from disttrain.simulation.run import SimulatedRun
+from disttrain.simulation.setting import prepare
 from disttrain.task.task import Split
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -143,7 +145,8 @@ def one_run(optimizer: dict[str, Any], replicas: int, seed: int, scale: Scale) -
         measured = final_values.measure(setting, run.values(), Split.TRAIN)
         on_training.append((point.seconds, measured.measures["accuracy"]))
 
-    result = run.run(tell)
+    run.evaluations.tell = tell
+    result = run.run()
     on_test = [(point.seconds, point.measured.measures["accuracy"]) for point in result.points]
     rate = next(iter(optimizer.values()))["learningRate"]
     return Run(rate, result, [(0.0, 0.1), *on_test], on_training)

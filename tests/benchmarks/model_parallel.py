@@ -37,9 +37,10 @@ from disttrain.parallel import (
     Grid,
     Partitioned,
     partition,
+    pricing,
     reconstruction_losses,
 )
-from disttrain.parallel.cost import Counts, Loss, counted
+from disttrain.parallel.counting import Counts, Loss, counted
 from disttrain.parallel.layers.partitioned import PartitionedLayer
 
 H100_FLOPS = {"float32": 67e12, "bfloat16": 989e12}
@@ -204,7 +205,7 @@ def in_turn(model: Model, job: Job, peers: Communicator) -> list[dict[str, float
     for number in range(-1, job.rounds):
         # In each round, as the speed of a shared machine is another one in the next.
         machine = machine_here(peers)
-        said = {name: each.step(machine).seconds for name, each in plans.items()}
+        said = {name: pricing.step(each, machine).seconds for name, each in plans.items()}
         seconds = {}
         exposed = {}
         for name, training, works in (

@@ -18,7 +18,9 @@ from builders.line_chart import LineChart, Points
 from builders.paper_networks import BATCH, CLUSTER_OF_2012, COTS, DISTBELIEF, GPU_OF_2013, Network
 from builders.report import Bar, measured_version, print_report, say
 from disttrain.cli.plan_text import advice
-from disttrain.parallel.cost import Counts, Machine, PlannedStep, Purpose
+from disttrain.parallel import pricing
+from disttrain.parallel.counting import Counts
+from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
 
 SPEECH, *_, LARGEST = DISTBELIEF
 SMALLEST, *_ = COTS
@@ -52,7 +54,7 @@ class Line:
     counts: Sequence[Counts]
 
     def steps(self, machine: Machine, purpose: Purpose = Purpose.TRAINING) -> Sequence[PlannedStep]:
-        return [each.step(machine, purpose) for each in self.counts]
+        return [pricing.step(each, machine, purpose) for each in self.counts]
 
 
 Lines = Mapping[str, Line]
@@ -113,7 +115,7 @@ def row(name: str, line: Line, machine: Machine) -> dict[str, Any]:
 
 def normalised(line: Line, of: Line) -> Points:
     """Parameters by seconds, beside those of another network on one GPU: the paper's figure 6."""
-    one = of.parameters / of.counts[0].step(GPU_OF_2013).seconds
+    one = of.parameters / pricing.step(of.counts[0], GPU_OF_2013).seconds
     return [
         (step.partitions, line.parameters / step.seconds / one) for step in line.steps(GPU_OF_2013)
     ]
@@ -226,7 +228,7 @@ def seconds_table(found: Lines) -> str:
     rows = []
     for name, line in found.items():
         told = (
-            f"{step.seconds:.3g}{'*' if step.memory_bytes > 4e9 else ''}"
+            f"{step.seconds:.3g}{'*' if step.largest.memory_bytes > 4e9 else ''}"
             for step in line.steps(GPU_OF_2013)
         )
         rows.append((name, f"{line.parameters / 1e6:,.0f}", *told))

@@ -1,8 +1,8 @@
-"""PP-ASGD's figures 2 to 4 with CIFAR-10, in virtual time (Sato et al. 2017).
+"""PP-ASGD's figures 2 and 3 (right) with CIFAR-10, in virtual time (Sato et al. 2017).
 
 Figure 2: error over epochs with gradients that are 3, 9 and 27 updates old. Figure 3: how far the
-prediction is from what comes. Figure 4: synchronous and predicted SGD on 8 to 256 workers. A GPU
-is used where there is one: the runs take hours without. With `--output` a page is written.
+prediction is from what comes. A GPU is used where there is one: the runs take hours without.
+With `--output` a page is written. `pp_asgd_workers.py` has figures 3 (left) and 4.
 """
 
 import argparse
@@ -24,33 +24,22 @@ from builders.report import Bar, print_report
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 FULL = Scale(
     staleness=(3, 9, 27),
-    workers=(8, 64, 256),
     seeds=3,
     epochs=15,
     batch=100,
-    worker_batch=16,
     rates=(0.00003, 0.0001, 0.0003, 0.001, 0.003),
-    worker_seeds=1,
-    worker_epochs=3,
-    worker_rates=(0.00003, 0.0001),
     measured_after=1.0,
 )
 QUICK = Scale(
     staleness=(3,),
-    workers=(2,),
     seeds=1,
     epochs=1,
     batch=20,
-    worker_batch=4,
     rates=(0.0003,),
-    worker_seeds=1,
-    worker_epochs=1,
-    worker_rates=(0.0001,),
     measured_after=0.1,
 )
 EQUAL = {"step_seconds": 1.0, "latency_seconds": 0.0, "evenly": True}
 """Every gradient is as old as any other: staleness made artificially, as the paper's."""
-UNEVEN = {"step_seconds": 1.0, "jitter": 0.1, "bytes_per_second": 1.25e9, "latency_seconds": 0.0002}
 
 
 def main() -> None:
@@ -62,7 +51,7 @@ def main() -> None:
     parser.add_argument("--train", type=Path, default=SAMPLES / "cifar10-sample-train.parquet")
     parser.add_argument("--test", type=Path, default=SAMPLES / "cifar10-sample-test.parquet")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--figures", default="2,3,4", help="which of 2,3,4")
+    parser.add_argument("--figures", default="2,3", help="which of 2,3")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
     data = Data(train=options.train.absolute(), test=options.test.absolute())
@@ -75,7 +64,6 @@ def main() -> None:
             scale=scale,
             over_epochs=measure.figure_2() if "2" in chosen else {},
             prediction=measure.figure_3() if "3" in chosen else (),
-            over_workers=measure.figure_4() if "4" in chosen else {},
         )
     if options.output:
         pp_asgd_page.write(options.output, figures)
@@ -132,12 +120,6 @@ class Measuring:
             for seed in range(self.scale.seeds)
         ]
 
-    def figure_4(self) -> Mapping[tuple[str, int], Sequence[Outcome]]:
-        """By method and workers. The synchronous one is one replica with the batch of all."""
-        names = [(name, n) for n in self.scale.workers for name in (SYNCHRONOUS, PREDICTED)]
-        candidates = {name: self._on_workers(*name) for name in names}
-        return self._best(candidates, self.scale.worker_seeds)
-
     def _best(
         self, candidates: Mapping[tuple[str, int], Sequence[Case]], seeds: int
     ) -> Mapping[tuple[str, int], Sequence[Outcome]]:
@@ -167,22 +149,6 @@ class Measuring:
                 machines=EQUAL,
             )
             for rate in self.scale.rates
-        ]
-
-    def _on_workers(self, method: str, workers: int) -> Sequence[Case]:
-        alone = method == SYNCHRONOUS
-        return [
-            Case(
-                replicas=1 if alone else workers,
-                predicts=True,
-                batch=self.scale.worker_batch * (workers if alone else 1),
-                rate=rate,
-                seed=0,
-                epochs=self.scale.worker_epochs * (2 if alone else 1),
-                shards=1 if alone else 4,
-                machines=EQUAL if alone else UNEVEN,
-            )
-            for rate in (self.scale.rates if alone else self.scale.worker_rates)
         ]
 
 

@@ -6,7 +6,6 @@ measurement that was ended goes on where it was.
 
 import json
 import multiprocessing
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -21,24 +20,29 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.replica import task_calls
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.machines import Machines
-from disttrain.simulation.run import SimulatedRun, prepare
+from disttrain.simulation.run import SimulatedRun
+from disttrain.simulation.setting import prepare
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+HOME = Path(__file__).resolve().parents[2]
+EXAMPLE, SMALL = "cifar10:Cifar10", "thumbnails:Thumbnails"
+FOLDERS = {EXAMPLE: HOME / "examples" / "cifar10", SMALL: HOME / "tests" / "tasks"}
 MOMENTUM = 0.99
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Data:
-    """Parquet files of CIFAR-10, and where the network computes."""
+    """Parquet files of CIFAR-10, and which network computes where."""
 
     train: Path
     test: Path
     device: str = "auto"
+    task: str = EXAMPLE
+    """Of `FOLDERS`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """One run: `replicas` of them, with a momentum of 0.99 and a rate that grows for an epoch."""
+    """One run: `replicas` of them, with a momentum of 0.99 and a rate that grows at first."""
 
     replicas: int
     predicts: bool
@@ -49,6 +53,12 @@ class Case:
     shards: int
     machines: Mapping[str, float]
     """Fields of `Machines`."""
+    growing_epochs: float = 1.0
+    """In which the rate grows to what it is."""
+    until: float = 0.0
+    """The error at which the run ends, if it comes there before its last epoch."""
+    evaluations: int = 2
+    """In an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +73,8 @@ class Outcome:
     """
     staleness: float
     """The mean over all pushes."""
+    updates: int
+    """Gradients that the first shard applied."""
 
     def first(self, error: float, *, by: int = 0) -> float:
         """Epochs (`by` 0) or seconds (1) until the error was reached; NaN: never."""
@@ -118,17 +130,18 @@ def run_case(case: Case, data: Data) -> Outcome:
         points.append((point.samples / samples, point.seconds, error))
     pushes = sum(result.staleness.values())
     staleness = sum(age * count for age, count in result.staleness.items()) / max(pushes, 1)
-    return Outcome(case=case, points=points, staleness=staleness)
+    updates = pushes // case.shards
+    return Outcome(case=case, points=points, staleness=staleness, updates=updates)
 
 
 def simulated(
     case: Case, data: Data, evaluate_every: int | None = None, samples: int | None = None
 ) -> SimulatedRun:
-    """A run that is evaluated twice in an epoch, or after so many samples."""
+    """A run that is evaluated as the case says, or after so many samples."""
     momentum = {
         "learningRate": case.rate,
         "momentum": MOMENTUM,
-        "schedule": {"warmup": {"epochs": 1}, "constant": {}},
+        "schedule": {"warmup": {"epochs": case.growing_epochs}, "constant": {}},
     }
     downpour: dict[str, Any] = {"optimizer": {"momentum": momentum}, "maxInFlight": 0}
     if case.predicts:
@@ -139,24 +152,26 @@ def simulated(
             "kind": "DistTrainJob",
             "metadata": {"name": "cifar10"},
             "spec": {
-                "task": {"entrypoint": "cifar10:Cifar10"},
+                "task": {"entrypoint": data.task},
                 "strategy": {"downpour": downpour},
                 "batchSize": case.batch,
                 "seed": case.seed,
-                "stop": {"epochs": case.epochs} if samples is None else {"samples": samples},
+                "stop": {
+                    "targetMetric": {"name": "accuracy", "atLeast": 1.0 - case.until},
+                    **({"epochs": case.epochs} if samples is None else {"samples": samples}),
+                },
                 "parameterServer": {"shards": case.shards},
                 "replicas": {"count": 1, "device": data.device},
             },
         }
     )
     setting = prepare(job, task_of(data))
-    every = evaluate_every or setting.train_samples // 2
+    every = evaluate_every or setting.train_samples // case.evaluations
     return SimulatedRun(setting, Machines(**dict(case.machines)), case.replicas, every)  # type: ignore[arg-type]
 
 
 @cache
 def task_of(data: Data) -> TaskCalls:
-    sys.path.insert(0, str(EXAMPLES / "cifar10"))
     job = DistTrainJob.model_validate(
         {
             "apiVersion": "disttrain.dev/v1alpha1",
@@ -164,7 +179,7 @@ def task_of(data: Data) -> TaskCalls:
             "metadata": {"name": "cifar10"},
             "spec": {
                 "task": {
-                    "entrypoint": "cifar10:Cifar10",
+                    "entrypoint": data.task,
                     "arguments": {"train": str(data.train), "test": str(data.test)},
                 },
                 "strategy": {"downpour": {}},
@@ -173,4 +188,4 @@ def task_of(data: Data) -> TaskCalls:
             },
         }
     )
-    return task_calls.load(job, EXAMPLES / "cifar10")
+    return task_calls.load(job, FOLDERS[data.task])

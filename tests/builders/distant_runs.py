@@ -1,8 +1,8 @@
 """What a run between machines far from one another comes to, and how that is counted."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from builders.distant_jobs import Steps
 from builders.slow_links import SlowLinks
@@ -22,8 +22,9 @@ class Run:
     """At all cables, at the end of the job."""
     computing: float = math.nan
     """Part of the time since a replica's first step, without the optimizer: of the slowest."""
-    computing_told: float = math.nan
-    """Forward, backward and optimizer, beside what the status tells of waiting, evaluations too."""
+    time_shares: Mapping[str, float] = field(default_factory=dict)
+    """As the status tells: forward, backward and optimizer beside waiting for data and pushes, and
+    for fetches. Forward passes of evaluations between steps are in none of them."""
     late_steps: float = math.nan
     """Part of the steps that took a tenth longer than they should: what computing cost."""
     relay_share: float = math.nan

@@ -123,6 +123,12 @@ class Joiner:
     def send_signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def replica(self) -> int:
+        """The process id of its replica; 0: none runs just now."""
+        own = self._process.pid
+        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        return int(children[0]) if children else 0
+
     def hand_over_ledgers(self, job: RunningJob) -> None:
         """Give the run what the joiner wrote down of its pushes, for the audit."""
         for ledger in (self.output / "ledger").iterdir():

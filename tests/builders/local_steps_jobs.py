@@ -62,10 +62,13 @@ def applied(status: dict[str, Any], fraction: float) -> bool:
     return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
 
 
-def kill_every_role(job: RunningJob, replicas: int) -> dict[str, Any]:
-    """Kill one process of each while a job of `counting` trains; the summary of its good end."""
+def kill_every_role(job: RunningJob, replicas: int, replica: str = "replica-0") -> dict[str, Any]:
+    """Kill one process of each while a job of `counting` trains; the summary of its good end.
+
+    `replica`: the process of one that is killed.
+    """
     job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == replicas)
-    job.kill("replica-0")
+    job.kill(replica)
     job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
     job.kill("shard-1")
     job.wait_until(partial(applied, fraction=0.6))

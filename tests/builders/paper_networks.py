@@ -16,7 +16,9 @@ from disttrain.parallel import (
     ReconstructionTarget,
     UnitFilters2d,
 )
-from disttrain.parallel.cost import Counts, Loss, Machine, counted, square_grid
+from disttrain.parallel.counting import Counts, Loss, counted
+from disttrain.parallel.pricing import Machine
+from disttrain.parallel.windows import square_grid
 
 BATCH = 96
 """As Coates et al. 2013; Dean et al. 2012 do not tell theirs."""

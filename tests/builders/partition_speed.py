@@ -6,7 +6,7 @@ import time
 import torch
 
 from disttrain.parallel.communicator import Communicator
-from disttrain.parallel.cost import Machine
+from disttrain.parallel.pricing import Machine
 from disttrain.simulation import step_time
 
 _TIMES = 20

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from builders.cifar_runs import MOMENTUM, Case, Data, simulated, task_of
 from disttrain.parameter_server.update_rules.predicted_momentum import reach_of
-from disttrain.simulation.run import Point
+from disttrain.simulation.evaluations import Point
 from disttrain.state.vector import SINGLE
 from disttrain.task.task import Split
 
@@ -56,7 +56,7 @@ def measure(case: Case, data: Data, after_epochs: float) -> Curve:
     first = round(after_epochs * samples)
     last = first + (_MEASUREMENTS + spread) * case.batch
     run = simulated(case, data, evaluate_every=case.batch, samples=last)
-    run._next_evaluation = first
+    run.evaluations.next_samples = first
     values = run.shards[0].values.vectors
     velocity = SINGLE.beside("velocity")
     seen: list[tuple[Tensor, Tensor]] = []
@@ -65,7 +65,8 @@ def measure(case: Case, data: Data, after_epochs: float) -> Curve:
         del point
         seen.append((values[SINGLE].clone(), values[velocity].clone()))
 
-    run.run(look)
+    run.evaluations.tell = look
+    run.run()
     pairs = list(zip(seen, seen[spread:], strict=False))[:_MEASUREMENTS]
     distances = [
         sum(

@@ -74,10 +74,10 @@ class Watched:
     def assert_goes_on(self) -> None:
         """Fail if nothing will change any more."""
 
-    def assert_promises_held(self) -> None:
+    def assert_promises_held(self, *options: str) -> None:
         """`disttrain audit` finds nothing violated in the logs of this run."""
         found = self.output.parent / "audit"
-        command = WarmCommand(["audit", str(self.output)], found)
+        command = WarmCommand(["audit", str(self.output), *options], found)
         try:
             assert command.wait(TIMEOUT_SECONDS) == 0, found.read_text()
         finally:

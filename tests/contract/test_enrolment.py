@@ -1,5 +1,6 @@
 """Where joiners are taken in, over real sockets: what strangers do there, and odd joiners."""
 
+import json
 import socket
 import ssl
 import threading
@@ -137,6 +138,29 @@ def test_a_jobs_code_is_what_its_run_began_with(office: Office, run: Run, tasks:
     # Who joins has the edited file, which the run's own replicas do not have.
     with office.open(run), pytest.raises(NotTakenIn, match=r"digits\.py is another one"):
         ask(run, token)
+
+
+def test_a_joiner_of_another_version_is_told_so_whatever_else_it_says(
+    office: Office, run: Run
+) -> None:
+    token = invited(run, key=office.reach.key)
+    said = {"version": "0.0.1", "invitation": token.invitation, "secret": token.secret, "new": 1}
+    with office.open(run):
+        answer = answer_to(office, said)
+        stranger = answer_to(office, said | {"secret": "A" * 43})
+        ask(run, token)
+
+    # Nothing else, so that another version can read it.
+    assert list(answer) == ["refusal"]
+    assert "and 0.0.1 asks to join: install disttrain==" in answer["refusal"]
+    assert "not one of this run" in stranger["refusal"]
+
+
+def answer_to(office: Office, said: dict[str, object]) -> dict[str, str]:
+    with connect(office) as stream:
+        stream.sendall(json.dumps(said).encode() + b"\n")
+        found: dict[str, str] = json.loads(enrolment.read_line(stream))
+    return found
 
 
 def test_strangers_cannot_fill_the_log(

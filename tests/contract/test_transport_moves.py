@@ -1,4 +1,4 @@
-"""A listener whose address swallows packets: a pod that is gone, before its name means another."""
+"""Attempts to connect that come to nothing, as to a pod that is gone."""
 
 import socket
 import time
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from builders.transports import a_config, a_header, opened
-from disttrain.transport import addresses
+from disttrain.transport import addresses, dialer
 from disttrain.transport.config import TransportKind
+from disttrain.transport.errors import ConnectionLost
 from disttrain.transport.header import Role, Verb
 
 PATIENCE = 30.0
@@ -86,3 +87,29 @@ def test_a_listener_on_all_addresses_is_reached_over_ipv4_and_ipv6() -> None:
             while (request := listener.receive(0.01)) is None:
                 channel.receive(0.01)
             assert request.header.verb == Verb.HELLO
+
+
+def test_a_socket_of_which_no_stream_can_be_made_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, really_open = [], addresses.open_socket
+
+    def noted(family: socket.AddressFamily) -> socket.socket:
+        made.append(really_open(family))
+        return made[-1]
+
+    def gone(*_: object, **__: object) -> None:
+        message = "gone before it is looked at"
+        raise ConnectionLost(message)
+
+    monkeypatch.setattr(addresses, "open_socket", noted)
+    monkeypatch.setattr(dialer, "Stream", gone)
+    with socket.create_server(("127.0.0.1", 0)) as serving:
+        there = addresses.parse(f"tcp://127.0.0.1:{serving.getsockname()[1]}")
+        dialing = dialer.Dialer(there, None, lambda _: None)
+        end = time.monotonic() + PATIENCE
+        while len(made) < 2:
+            assert time.monotonic() < end
+            assert dialing.advance() is None
+        dialing.close()
+    assert [each.fileno() for each in made] == [-1, -1]

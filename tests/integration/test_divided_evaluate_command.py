@@ -87,7 +87,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 @contextmanager
-def held(run: Path, folder: Path) -> Iterator[tuple[WarmCommand, dict[str, int]]]:
+def held(run: Path, folder: Path, *options: str) -> Iterator[tuple[WarmCommand, dict[str, int]]]:
     """The command in the middle of what it measures, and its processes by their names."""
     for file in run.parent.glob("*.py"):
         shutil.copy(file, folder)
@@ -95,7 +95,7 @@ def held(run: Path, folder: Path) -> Iterator[tuple[WarmCommand, dict[str, int]]
     shutil.copytree(run, output)
     (folder / "held").mkdir()
     set_field(output, "task.arguments", {"folder": str(folder / "held")})
-    with evaluating(output, folder / "printed", "--partitions", "2") as command:
+    with evaluating(output, folder / "printed", "--partitions", "2", *options) as command:
         end = time.monotonic() + TIMEOUT_SECONDS
         while not (folder / "held" / "measuring").exists():
             assert command.poll() is None, (folder / "printed").read_text()
@@ -121,6 +121,18 @@ def test_a_partition_that_is_killed_ends_the_command(
         assert_gone(processes)
     said = (tmp_path / "printed").read_text()
     assert f"error: the process of partition {partition} has ended: killed by SIGKILL" in said
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_partition_that_is_stopped_ends_the_command(
+    run: Path, tmp_path: Path, partition: int
+) -> None:
+    with held(run, tmp_path, "--stall-timeout", "15") as (command, processes):
+        os.kill(processes[f"dt:replica-0-{partition}"], signal.SIGSTOP)
+        assert command.wait(TIMEOUT_SECONDS) == 1
+        assert_gone(processes)
+    said = " ".join((tmp_path / "printed").read_text().split())
+    assert f"error: the process of partition {partition} hangs: it has not ended" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -74,6 +74,17 @@ def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> N
         job.assert_promises_held()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_kills_lose_no_account_of_groups_that_merge_fragments_by_a_quorum(
+    tmp_path: Path, rank: int
+) -> None:
+    """Whichever rank of a replica dies, its group restarts, and what it pushed counts."""
+    settings = [f"{_LOCAL}.quorum=2", "spec.replicas.ranks=2", "spec.replicas.inner=ddp"]
+    with RunningJob(tmp_path, settings, COUNTING) as job:
+        local_steps_jobs.kill_every_role(job, replicas=3, replica=f"replica-0-{rank}")
+        job.assert_promises_held()
+
+
 @pytest.mark.parametrize("settings", [[], [f"{_LOCAL}.quorum=2"]])
 def test_a_job_goes_on_with_another_number_of_shards(tmp_path: Path, settings: list[str]) -> None:
     """A fragment is the same elements there: what waits for a merge stays where it was."""

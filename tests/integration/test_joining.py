@@ -1,5 +1,7 @@
 """Replicas that join a run from another folder, by a token that is good once."""
 
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +18,7 @@ from builders.joiners import (
     has_member,
     invite,
 )
+from builders.runs import TASKS
 from disttrain.launch import invitation
 from disttrain.launch.errors import NotTakenIn
 from disttrain.launch.exit_code import ExitCode
@@ -95,6 +98,54 @@ def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) ->
 
     assert summary["epochs"] == 4
     assert summary["samplesRepeated"] == 0
+    job.assert_promises_held()
+
+
+def test_a_joiner_that_starts_again_while_it_is_removed_does_not_come_in(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = ["spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        with Joiner(tmp_path / "one", invite(job)) as removed:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            first = removed.replica()
+            os.kill(first, signal.SIGKILL)
+            while (again := removed.replica()) in {0, first}:
+                time.sleep(0.01)
+            # Held before it asks to join: the process has modules to import.
+            os.kill(again, signal.SIGSTOP)
+            subprocess.run(command("remove", str(job.output), "replica-1"), check=True)
+            os.kill(again, signal.SIGCONT)
+            assert removed.wait() == ExitCode.FAILED
+            assert "removed by the run's owner" in removed.printed()
+        (tmp_path / "gate").touch()
+        assert job.wait() == 0, job.printed()
+
+    # Of its second process there is none: it never was a member.
+    (log,) = (removed.output / "ledger").iterdir()
+    audit = command("audit", str(job.output))
+    without = subprocess.run(audit, capture_output=True, text=True, check=False)
+    assert without.returncode == ExitCode.FAILED
+    assert f"without the log of replica-1 (incarnation {log.stem[-1]})" in without.stdout
+    job.assert_promises_held("--ledger", str(removed.output))
+
+
+def test_a_joiner_with_other_data_of_the_same_length_trains_nothing(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports()}"
+    settings = ["spec.task.entrypoint=counting:Labelled", "spec.stop.epochs=4", gated(tmp_path)]
+    with a_joinable_run(tmp_path / "run", address, settings) as job:
+        shutil.copytree(TASKS, tmp_path / "other", ignore=shutil.ignore_patterns("__pycache__"))
+        (tmp_path / "other/labels").write_bytes(bytes(512) + b"x" * 512)
+        with Joiner(tmp_path / "other", invite(job)) as other:
+            assert other.wait() == ExitCode.FAILED
+            assert "the data is not the job's: train example" in other.printed()
+        assert not list((tmp_path / "other/output/ledger").iterdir())
+        with Joiner(tmp_path / "alike", invite(job)) as alike:
+            job.wait_until(lambda status: _samples(status, "replica-1") > 0)
+            (tmp_path / "gate").touch()
+            assert job.wait() == 0, job.printed()
+            assert alike.wait() == ExitCode.COMPLETE
+        alike.hand_over_ledgers(job)
+
     job.assert_promises_held()
 
 

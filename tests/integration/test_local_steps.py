@@ -158,6 +158,35 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:
         outcome.replay(job.output, serial=True)
 
 
+@pytest.mark.parametrize("settings", ["adopt=replace", "adopt=add", "fragments=7", "quorum=2"])
+def test_a_run_with_evaluations_beside_its_steps_is_replayed_bit_for_bit(
+    tmp_path: Path, settings: str
+) -> None:
+    changes = ["spec.record=true", "spec.replicas.count=2", f"spec.strategy.localSteps.{settings}"]
+    changes += ["spec.evaluation={everySeconds: 0.1}"]
+    with RunningJob(tmp_path, changes, PROVING) as job:
+        assert job.wait() == 0
+        assert job.summary()["evaluations"] > 1
+
+        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_replica_that_is_killed_in_an_evaluation_loses_no_account(tmp_path: Path) -> None:
+    """The first one is the first replica's, and takes longer than a fifth of the job."""
+    task = "spec.task.arguments={step_seconds: 0.02, measure_seconds: 1.0}"
+    with RunningJob(tmp_path, [task, "spec.evaluation={everySeconds: 0.1}"], COUNTING) as job:
+        job.wait_until(partial(applied, fraction=0.2))
+        job.kill("replica-0")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["evaluations"] >= 1
+        assert summary["samples"] == EPOCHS * SAMPLES
+        job.assert_promises_held()
+
+
 def test_rounded_pushes_are_replayed_bit_for_bit(tmp_path: Path) -> None:
     settings = ["spec.record=true", "spec.replicas.count=2"]
     settings += ["spec.strategy.localSteps.pushAs=int8"]

@@ -69,12 +69,14 @@ def trained(job: RunningJob) -> Tensor:
     return torch.cat([values[name].flatten().double() for name in sorted(values)])
 
 
-def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("merges", [[], ["steps=8", "fragments=4", "quorum=1"]])
+def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path, merges: list[str]) -> None:
+    settings = [f"spec.strategy.localSteps.{each}" for each in merges]
     ends = []
     for ranks in (1, 3):
         folder = tmp_path / str(ranks)
         folder.mkdir()
-        with RunningJob(folder, [f"spec.replicas.ranks={ranks}"], PROVING) as job:
+        with RunningJob(folder, [f"spec.replicas.ranks={ranks}", *settings], PROVING) as job:
             assert job.wait() == 0
             job.assert_promises_held()
             ends.append(trained(job))

@@ -10,10 +10,31 @@ _UNIT = "tests/unit"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a plan in which gradients go back to where none are needed",
-        file=f"{_R}/parallel/cost.py",
-        old="        passes=1 + has_gradient,\n",
-        new="        passes=2,\n",
-        tests=(f"{_UNIT}/parallel/test_cost.py",),
+        file=f"{_R}/parallel/counting.py",
+        old="        passes=1 + has_gradient,\n        sums=",
+        new="        passes=2,\n        sums=",
+        tests=(f"{_UNIT}/parallel/test_counting.py",),
+    ),
+    Mutant(
+        name="a plan in which a slice is computed before it comes",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], came.get(turn, 0.0))",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan in which messages of a partition go all at once",
+        file=f"{_R}/parallel/pricing.py",
+        old="max(free[place], sends[place], receives[to])",
+        new="free[place]",
+        tests=(f"{_UNIT}/parallel/test_pricing.py",),
+    ),
+    Mutant(
+        name="a plan whose shards have a line for each replica",
+        file=f"{_R}/replica/shard_plan.py",
+        old="max(sum(nbytes), replicas * max(nbytes))",
+        new="sum(nbytes)",
+        tests=(f"{_UNIT}/replica/test_shard_plan.py",),
     ),
     Mutant(
         name="replicas with other sources that train together",
@@ -114,6 +135,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/simulation/test_run.py",),
     ),
     Mutant(
+        name="simulated replicas that begin an evaluation before they are done with the last one",
+        file=f"{_R}/simulation/batch_replicas.py",
+        old="self._ask(replica, max(begun, replica.computes_until))",
+        new="self._ask(replica, begun)",
+        tests=(f"{_UNIT}/simulation/test_batch_run.py",),
+    ),
+    Mutant(
+        name="simulated replicas that compute at an earlier point",
+        file=f"{_R}/simulation/batch_replicas.py",
+        old="        if replica.point == number:\n",
+        new="        if replica.point:\n",
+        tests=(f"{_UNIT}/simulation/test_batch_run.py",),
+    ),
+    Mutant(
         name="a link that receives from two at once",
         file=f"{_R}/transport/in_memory.py",
         old="at = receiver.receives_until = max(at, busy_until, alone)",
@@ -145,21 +180,35 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a process that has lost its group, and is named for the one that died",
         file=f"{_R}/launcher/evaluating.py",
-        old="            if event.code != ExitCode.RESTART:\n",
-        new="            if True:\n",
+        old="        if event.code != ExitCode.RESTART:\n",
+        new="        if True:\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
         name="an evaluation that waits for ever for the end of who took a group along",
         file=f"{_R}/launcher/evaluating.py",
-        old="patience = None if lost is None else _OTHERS_SECONDS",
-        new="patience = None",
+        old="            else:\n                break\n",
+        new="            else:\n                pass\n",
+        tests=(f"{_UNIT}/launcher/test_evaluating.py",),
+    ),
+    Mutant(
+        name="a socket of which no stream can be made, and that stays open",
+        file=f"{_R}/transport/dialer.py",
+        old="        # Until there is a stream to close, it is the socket that has to be closed.\n",
+        new="        self._connecting = None\n",
+        tests=("tests/contract/test_transport_moves.py",),
+    ),
+    Mutant(
+        name="an evaluation that waits for ever for a process that hangs",
+        file=f"{_R}/launcher/evaluating.py",
+        old="            raise _hung(self._folder, hang.name, hang.reason)\n",
+        new="            del hang\n",
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
         name="a grid of another number of partitions than is asked for",
-        file=f"{_R}/cli/checkpoint_evaluation.py",
-        old="    if found != (count or found):\n",
+        file=f"{_R}/cli/grids.py",
+        old="    if found.size != (count or found.size):\n",
         new="    if False:\n",
         tests=(f"{_UNIT}/cli/test_evaluate.py",),
     ),
@@ -995,6 +1044,41 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_stages.py",),
     ),
     Mutant(
+        name="an evaluation after which a replica computes with what was measured",
+        file=f"{_R}/replica/flat_model.py",
+        old="            self._show(self._current)\n            own.restore()",
+        new="            own.restore()",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
+        name="an evaluation whose buffers stay in the model",
+        file=f"{_R}/replica/flat_model.py",
+        old="            own.restore()\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
+        name="newer buffers that are left out since they came to be measured",
+        file=f"{_R}/replica/local_steps.py",
+        old="fetched.buffers_changed or self._buffers_missed",
+        new="fetched.buffers_changed",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
+        name="an evaluation that takes the place of a fetch under way",
+        file=f"{_R}/replica/local_steps.py",
+        old="if self._to_measure is not None and not self._fetches.is_asked:",
+        new="if self._to_measure is not None:",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
+        name="an evaluation that never gets its turn beside slow fetches",
+        file=f"{_R}/replica/local_steps.py",
+        old="        if has_waited and not self._fetches_beside:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
+    ),
+    Mutant(
         name="an evaluation of what is computed with",
         file=f"{_R}/replica/stepper.py",
         old="self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)",
@@ -1047,12 +1131,35 @@ MUTANTS: tuple[Mutant, ...] = (
         name="gradients of weights that are computed after all messages",
         file=f"{_R}/parallel/late.py",
         old="""    token = _OfParameters.apply(late, *parameters)
+    late.begin(arriving.partial, _detached(parameters))
     found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
 """,
-        new="""    x = arriving.wait()
+        new="""    late.begin(arriving.partial, _detached(parameters))
+    x = arriving.wait()
     token = _OfParameters.apply(late, *parameters)
     found: Tensor = _OfInput.apply(x, token, late, *_detached(parameters))
 """,
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a window of which nothing is computed before all of it is there",
+        file=f"{_R}/parallel/late.py",
+        old="y = None if partial is None else self.product.begun(partial, parameters)",
+        new="y = None",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="a narrow window that is computed twice",
+        file=f"{_R}/parallel/late.py",
+        old="return None if again > MOST_AGAIN * y[0] * y[1] else",
+        new="return",
+        tests=(f"{_UNIT}/parallel/test_late.py",),
+    ),
+    Mutant(
+        name="outputs of which only the first column looks at a border",
+        file=f"{_R}/parallel/late.py",
+        old="first = max(0, -((reach - place.start) // stride))",
+        new="first = max(0, place.start // stride)",
         tests=(f"{_UNIT}/parallel/test_late.py",),
     ),
     Mutant(
@@ -2224,8 +2331,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a replica of the job's own that is removed",
         file=f"{_R}/coordinator/decisions/membership.py",
-        old="if found is None or not identity.is_joiner(found.place):",
-        new="if found is None:",
+        old="if not identity.is_joiner(place) or place in state.removed:",
+        new="if place in state.removed:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that has started again and is removed where it was",
+        file=f"{_R}/coordinator/decisions/membership.py",
+        old="for found in [one for one in state.replicas.values() if one.place == place]:",
+        new="for found in [one for one in state.replicas.values() if one.place == place][:0]:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
     ),
     Mutant(
@@ -2241,6 +2355,34 @@ MUTANTS: tuple[Mutant, ...] = (
         old="    if identity.is_joiner(request.instance):\n        # Samples",
         new="    if False:\n        # Samples",
         tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner whose data holds something else",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    if difference is None and _is_guest(request):",
+        new="    if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="a joiner that comes before anybody has told what the data holds",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="    return is_first and identity.is_joiner(request.instance)",
+        new="    return False",
+        tests=(f"{_UNIT}/coordinator/decisions/test_joiners.py",),
+    ),
+    Mutant(
+        name="other numbers that count as another rounding",
+        file=f"{_R}/coordinator/protocol/content.py",
+        old="        and abs(one.sum - other.sum) <= most\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/protocol/test_content.py",),
+    ),
+    Mutant(
+        name="examples that draw random numbers and are compared",
+        file=f"{_R}/replica/content.py",
+        old="        if once == again:",
+        new="        if True:",
+        tests=(f"{_UNIT}/replica/test_content.py",),
     ),
     Mutant(
         name="a joiner that says how much test data the job has",
@@ -2262,6 +2404,27 @@ MUTANTS: tuple[Mutant, ...] = (
         old="            with self._taking:\n",
         new="            if True:\n",
         tests=("tests/contract/test_enrolment.py",),
+    ),
+    Mutant(
+        name="a joiner of another version that is not told so",
+        file=f"{_R}/launcher/enrolment.py",
+        old="        why = why or _other_version(who)\n",
+        new="",
+        tests=("tests/contract/test_enrolment.py",),
+    ),
+    Mutant(
+        name="an audit that does not say whose log it lacks",
+        file=f"{_R}/audit/finding.py",
+        old="    if not logs or finding.verdict is Verdict.NOT_APPLICABLE:",
+        new="    if True:",
+        tests=(f"{_UNIT}/audit/test_promises.py",),
+    ),
+    Mutant(
+        name="the log of another run's joiner that is compared",
+        file=f"{_R}/audit/reading.py",
+        old="    if config.exists() and launch",
+        new="    if False and launch",
+        tests=(f"{_UNIT}/audit/test_damaged_files.py",),
     ),
     Mutant(
         name="a question of a joiner that may take for ever",

@@ -20,9 +20,14 @@ from disttrain.audit import (
     versions,
 )
 from disttrain.audit.evidence import Evidence
-from disttrain.audit.finding import Finding, Verdict, in_doubt, not_applicable
+from disttrain.audit.finding import Finding, Verdict, in_doubt, not_applicable, without
 
 _INSTEAD = "gradients of groups count when an evaluation is complete: see promise 3"
+_OF_REPLICAS = frozenset(
+    each.PROMISE
+    for each in (lost_updates, versions, torn_reads, refusals, recovery, samples, coverage)
+)
+"""What compares logs of replicas; for all else those of shards, journal and summary do."""
 _UNCLEAN = frozenset({Verdict.VIOLATED, Verdict.NOT_WHOLE})
 _WIDTH = 100
 _VERDICT_WIDTH = 2 + max(map(len, Verdict))
@@ -30,7 +35,11 @@ _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives t
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
-    findings = tuple(_promises(evidence))
+    absent = logs.absent_replicas(evidence)
+    findings = tuple(
+        without(finding, absent) if finding.promise in _OF_REPLICAS else finding
+        for finding in _promises(evidence)
+    )
     whole = logs.check(evidence)
     if whole.verdict is Verdict.NOT_WHOLE:
         findings = tuple(in_doubt(finding, whole.promise) for finding in findings)

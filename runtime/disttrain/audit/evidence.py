@@ -144,6 +144,8 @@ class Evidence:
     shards: Mapping[int, tuple[Incarnation, ...]]
     """Incarnations by increasing incarnation, by index."""
     replicas: Mapping[int, tuple[Incarnation, ...]]
+    joiners_from: int | None = None
+    """From this index on, replicas keep their logs on other machines; None: nobody was invited."""
     is_running: bool = False
     """The run went on while its logs were read: replicas' first, then shards'."""
     pushes_seldom: bool = False

@@ -1,6 +1,6 @@
 """What the audit says about one promise. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -50,6 +50,15 @@ def not_checkable(promise: str, why: str) -> Finding:
 def not_applicable(promise: str, why: str) -> Finding:
     """The promise is about something that this job does not do."""
     return Finding(promise=promise, verdict=Verdict.NOT_APPLICABLE, evidence=why)
+
+
+def without(finding: Finding, logs: Sequence[str]) -> Finding:
+    """The same, which says whose logs it could not compare."""
+    if not logs or finding.verdict is Verdict.NOT_APPLICABLE:
+        return finding
+    some, more = logs[:_MOST_SHOWN], len(logs) - _MOST_SHOWN
+    named = ", ".join(some) + (f" and {more} more" if more > 0 else "")
+    return replace(finding, evidence=f"{finding.evidence}; without the log of {named}")
 
 
 def in_doubt(finding: Finding, other: str) -> Finding:

@@ -1,15 +1,19 @@
 """Whether the logs that all other checks compare are whole."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from disttrain.audit.evidence import Evidence, Incarnation
+from disttrain.audit.evidence import Evidence, Incarnation, name_of
 from disttrain.audit.finding import Finding, Verdict, judge
 from disttrain.job import names
+from disttrain.parameter_server.deliveries import SenderIncarnation
 
 PROMISE = "logs are whole"
+
+_ELSEWHERE = ": it joined from elsewhere, give its output folder with --ledger"
 
 
 def check(evidence: Evidence) -> Finding:
@@ -45,11 +49,24 @@ def _absent(evidence: Evidence) -> Iterator[str]:
     for index, incarnation in _told_of(evidence.replica_incarnations, answers):
         if (index, incarnation) not in shards:
             yield f"{names.shard_name(index)} (incarnation {incarnation}) answered, but has no log"
-    updates = ("sender", "incarnation")
-    replicas = {(log.index, log.incarnation) for log in evidence.replica_incarnations}
-    for index, incarnation in _told_of(evidence.shard_incarnations, updates):
-        if (index, incarnation) not in replicas:
-            yield f"{names.replica_name(index)} (incarnation {incarnation}) pushed, but has no log"
+    for sender in _absent_replicas(evidence):
+        where = "" if sender.sender < _joiners_from(evidence) else _ELSEWHERE
+        yield f"{name_of(sender)} pushed, but has no log{where}"
+
+
+def absent_replicas(evidence: Evidence) -> list[str]:
+    """Names of the incarnations of replicas whose updates shards log, and whose logs are absent."""
+    return [name_of(sender) for sender in _absent_replicas(evidence)]
+
+
+def _absent_replicas(evidence: Evidence) -> list[SenderIncarnation]:
+    known = {log.sender for log in evidence.replica_incarnations}
+    told = _told_of(evidence.shard_incarnations, ("sender", "incarnation"))
+    return [sender for sender in (SenderIncarnation(*each) for each in told) if sender not in known]
+
+
+def _joiners_from(evidence: Evidence) -> float:
+    return math.inf if evidence.joiners_from is None else evidence.joiners_from
 
 
 def _told_of(

@@ -25,6 +25,7 @@ from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.location import Location
 from disttrain.job.spec import Audit, Spec
+from disttrain.launch import config as launch_config
 from disttrain.launch.errors import NotARunFolder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
@@ -58,8 +59,11 @@ class Logs:
     """Files that could not be understood, and why; `read` adds those that are no logs."""
 
 
-def read(folder: Path) -> Evidence:
-    """Everything that the checks need. Raises NotARunFolder and InvalidManifest."""
+def read(folder: Path, elsewhere: Sequence[Path] = ()) -> Evidence:
+    """Everything that the checks need. Raises NotARunFolder and InvalidManifest.
+
+    `elsewhere`: output folders of joiners, or the `ledger` folders in them.
+    """
     run = RunFolder(folder.absolute())
     # Asked first: a run that ends meanwhile has not ended in all that is read.
     is_running = run.is_held()
@@ -78,11 +82,12 @@ def read(folder: Path) -> Evidence:
     if (lack := run.why_none(of_training=True)) is not None:
         raise NotARunFolder(lack)
     checkpoints = run.checkpoints(job)
-    found = logs(run.ledger)
+    found = logs(run.ledger, [_ledger_of(run, each) for each in elsewhere])
     state = _state(checkpoints, found)
     batches = job.spec.strategy.sandblaster
     return Evidence(
         record=job.spec.record,
+        joiners_from=job.spec.replicas.count if run.invitations.is_dir() else None,
         is_running=is_running,
         shards=found.shards,
         replicas=found.replicas,
@@ -109,9 +114,36 @@ def _fetched_vectors(spec: Spec, placement: Placement | None) -> frozenset[int]:
     return frozenset({TRAINED, *numbers})
 
 
-def logs(folder: Path) -> Logs:
+def _ledger_of(run: RunFolder, folder: Path) -> Path:
+    """The ledger of a joiner of this run. Raises NotARunFolder."""
+    joiner = RunFolder(folder.absolute())
+    ledger = joiner.ledger if joiner.ledger.is_dir() else joiner.path
+    config = joiner.config(names.Role.REPLICA.value)
+    if config.exists() and launch_config.read(config).job_uid != run.read_record().job_uid:
+        message = f"--ledger: {folder} is of a joiner of another run; give one that joined this run"
+        raise NotARunFolder(message)
+    if not ledger.is_dir() or not any(map(_is_of_a_replica, ledger.iterdir())):
+        message = f"--ledger: {folder} holds no log of a replica; give a joiner's output folder"
+        raise NotARunFolder(message)
+    return ledger
+
+
+def _is_of_a_replica(path: Path) -> bool:
+    name = record_file.parse_name(path)
+    return name is not None and name.process == names.replica_name(name.index)
+
+
+def logs(folder: Path, elsewhere: Sequence[Path] = ()) -> Logs:
+    """Of a run's ledger folder, and of replicas elsewhere. Of two copies the longer one counts."""
     unreadable: list[str] = []
-    found = ((path, record_file.parse_name(path)) for path in folder.iterdir())
+    copies = {path.name: path for path in folder.iterdir()}
+    for path in (path for each in elsewhere for path in each.iterdir() if _is_of_a_replica(path)):
+        before = copies.setdefault(path.name, path)
+        if not path.read_bytes().startswith(before.read_bytes()):
+            unreadable.append(f"{path} (there is another log of this name: {before})")
+        else:
+            copies[path.name] = path
+    found = ((path, record_file.parse_name(path)) for path in copies.values())
     named = [(path, name) for path, name in found if name is not None]
     # Replicas' first: what they were told of by then is in the logs of shards, if the run goes on.
     named.sort(key=lambda each: each[1].process)

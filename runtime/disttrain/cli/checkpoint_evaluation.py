@@ -1,7 +1,5 @@
 """`disttrain evaluate`."""
 
-import math
-import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +14,12 @@ from torch import nn
 from disttrain.checkpoint import export, model_map, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.cli import checkpoint_folder
+from disttrain.cli import checkpoint_folder, grids
 from disttrain.cli.checkpoint_folder import Meant
 from disttrain.cli.checkpoints import CheckpointPath, VectorName
 from disttrain.cli.divided_evaluation import DividedEvaluation, divided_as, measure_divided
 from disttrain.job import defaults, manifest_file
-from disttrain.job.roles import GRID_PATTERN, MOST_PARTITIONS, Replicas
+from disttrain.job.roles import MOST_PARTITIONS, Replicas
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import evaluation, model_tensors, task_calls
@@ -31,7 +29,10 @@ from disttrain.task.task import Split
 
 BATCHES_AT_ONCE = 4
 """Batches of training in one forward pass, where the manifest gives no batch size."""
-
+STALL_SECONDS = 300.0
+"""A task may wait for a file that is far away. Who waits for another process uses some time."""
+LEAST_STALL_SECONDS = 10.0
+"""Who waits uses hundredths of a second of it in each few seconds."""
 
 JobPath = Annotated[
     Path | None,
@@ -62,6 +63,16 @@ GridOption = Annotated[
         "it has as many partitions, else as square as can be.",
     ),
 ]
+StallTimeout = Annotated[
+    float,
+    typer.Option(
+        "--stall-timeout",
+        min=LEAST_STALL_SECONDS,
+        metavar="SECONDS",
+        help="With several partitions: end all when one of them uses no processor time for as "
+        "long, as one that is stopped.",
+    ),
+]
 
 
 def evaluate(
@@ -70,6 +81,7 @@ def evaluate(
     vector: VectorName = None,
     partitions: Partitions = None,
     grid: GridOption = None,
+    stall_timeout: StallTimeout = STALL_SECONDS,
 ) -> None:
     """Evaluate a checkpoint's parameters with the task of its job, on the test split.
 
@@ -83,9 +95,9 @@ def evaluate(
 
     Example: disttrain evaluate runs/images --partitions 4 --grid 2x2
     """
-    asked = partitions_of(partitions, grid)
+    asked = grids.processes(partitions, grid)
     with _ended_as_by_ctrl_c():
-        lines = measured(checkpoint, job, vector, asked)
+        lines = measured(checkpoint, job, vector, asked, stall_timeout)
     for line in lines:
         typer.echo(line)
 
@@ -100,28 +112,12 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def partitions_of(count: int | None, grid: str | None) -> Replicas:
-    """How many processes are asked for, and how they lie. Raises typer.BadParameter."""
-    if grid is None:
-        return Replicas(partitions=count or 1)
-    if not re.fullmatch(GRID_PATTERN, grid):
-        message = f"--grid: must be rows and columns, as 2x3, got {grid[:40]!r}"
-        raise typer.BadParameter(message)
-    found = math.prod(map(int, grid.split("x")))
-    if found != (count or found):
-        message = f"--grid: must be of {count} (--partitions), got {grid}"
-        raise typer.BadParameter(message)
-    if found > MOST_PARTITIONS:
-        message = f"--grid: must be of at most {MOST_PARTITIONS} partitions, got {grid}"
-        raise typer.BadParameter(message)
-    return Replicas(partitions=found, grid=grid)
-
-
 def measured(
     checkpoint: str,
     job_file: Path | None,
     vector: str | None = None,
     partitions: Replicas = Replicas(),  # noqa: B008 - It never changes.
+    stall_seconds: float = STALL_SECONDS,
 ) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
     with checkpoint_folder.resolved(checkpoint) as meant:
@@ -144,6 +140,7 @@ def measured(
                     task_folder=folder,
                     file=file,
                     batch_size=_batch_size(job),
+                    stall_seconds=stall_seconds,
                 )
                 sums = measure_divided(given, task, model)
         return list(_lines(meant.said, sums))

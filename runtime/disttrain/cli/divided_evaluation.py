@@ -32,6 +32,8 @@ class DividedEvaluation:
     file: Path
     """The model's values, in a folder of this command alone."""
     batch_size: int
+    stall_seconds: float
+    """For how long one of its processes may use no processor time."""
 
 
 def divided_as(job: DistTrainJob, asked: Replicas) -> DistTrainJob:
@@ -77,7 +79,7 @@ def measure_divided(given: DividedEvaluation, task: TaskCalls, model: nn.Module)
     told.meeting.mkdir()
     # Its values have to lie in the processes alone.
     model.to("meta")
-    evaluating.run(_first(given, told, own / "run"))
+    evaluating.run(_first(given, told, own / "run"), given.stall_seconds)
     return Sums(**json.loads(told.result.read_bytes()))
 
 

@@ -1,31 +1,40 @@
 """`disttrain plan`."""
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from torch import nn
 
-from disttrain.cli import plan_picture, plan_text
+from disttrain.cli import grids, plan_picture, plan_text
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.cli.plan_beside import Beside
 from disttrain.job import defaults, manifest_file
-from disttrain.parallel import cost
-from disttrain.parallel.cost import Counts, Loss, Machine, PlannedStep, Purpose
+from disttrain.job.roles import Replicas
+from disttrain.parallel import counting, pricing
+from disttrain.parallel.counting import Counts, Loss
 from disttrain.parallel.partitioned import CannotPartition
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
-from disttrain.replica.division import sample_shape
+from disttrain.replica.division import planned_sample, ways_of
 from disttrain.simulation import machines, step_time
 from disttrain.simulation.errors import WrongMachines
 
-_MOST_PARTITIONS = 256
-_GRID = re.compile(r"([1-9][0-9]{0,3})(?:x([1-9][0-9]{0,3}))?")
+_OF_LOSSES: Mapping[Loss, Sequence[str]] = {
+    Loss.IN_FIRST: (),
+    Loss.OF_STACKS: (
+        "the loss calls the layers of stacks, and not the model: planned is the joint update of "
+        "all stacks by reconstruction_losses(), as a program of your own divides it. In a job the "
+        "loss has to call the model",
+    ),
+}
+"""What there is to know of each."""
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
 Partitions = Annotated[
     str, typer.Option(metavar="N,N", help="Numbers of partitions, or grids as 2x3.")
@@ -75,10 +84,11 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     """Say what a model would gain by being divided over several processes.
 
     Nothing is trained: the divided model runs without values, and what its layers compute and send
-    is counted. Seconds are of forward and backward of one batch, by the machine that the options
-    describe. Operations, parameters, activations and memory are those of the partition with the
-    most. Only an nn.Sequential can be divided. What a job moves beside that, such as pushes to
-    shards, is told and is not in these seconds.
+    is counted. Seconds are of a step: forward and backward of one batch, by the machine that the
+    options describe, and what a job's first process exchanges with partitions and shards for it.
+    Operations, parameters, activations and memory are those of the partition with the most. Only an
+    nn.Sequential can be divided. Layers lie as spec.replicas.partitioning, wholeOn and
+    microBatches say; one partition has all of them.
 
     Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
 
@@ -88,7 +98,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Example: disttrain plan job.yaml --partitions 1,4,16,64 --inference --plot gains.svg
     """
-    grids = grids_of(partitions)
+    asked = grids.planned(partitions)
     machine_speed = machines.bandwidth(bandwidth)
     if plot is not None and plot.suffix != ".svg":
         message = f"--plot: {plot.name[:40]!r} does not end with .svg, the only kind that is drawn"
@@ -97,7 +107,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     task = task_calls.load(loaded, job.absolute().parent)
     samples = defaults.samples_per_step(loaded.spec)
     model = task.model(loaded.spec.seed)
-    shape = sample_shape(task, model)
+    shape, loss = planned_sample(task, model)
     machine = Machine(
         flops_per_second=flops or step_time.measured_flops(),
         bytes_per_second=machine_speed,
@@ -105,17 +115,19 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         jitter=jitter,
     )
     purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
-    ways = cast("Mapping[str, Way]", loaded.spec.replicas.partitioning or {})
-    counts, refused = _counted(
-        grids,
-        lambda each: cost.counted(model, each, shape, samples, ways, loss=Loss.IN_FIRST),
-    )
-    planned = [each.step(machine, purpose) for each in counts]
+    counts, refused = _counted(asked, loaded.spec.replicas, Planned(model, shape, samples, loss))
     beside = None if inference else Beside.of(loaded.spec, model, counts)
+    planned = [
+        pricing.step(each, machine, purpose).longer(beside.seconds(each, machine) if beside else {})
+        for each in counts
+    ]
     if as_json:
         typer.echo(json.dumps(_document(planned, refused, machine, beside), indent=2))
     else:
-        more = beside.lines(machine_speed) if beside else ()
+        # Layers that lie whole on a partition make partitions unlike each other.
+        told = planned if loaded.spec.replicas.whole_on else ()
+        each_one = chain.from_iterable(map(plan_text.of_each, told))
+        more = [*each_one, *_OF_LOSSES[loss], *(beside.lines() if beside else ())]
         typer.echo("\n".join(plan_text.lines(planned, refused, machine, samples, more)))
     if plot is not None and planned:
         points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
@@ -123,34 +135,33 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     raise typer.Exit(0 if planned else 2)
 
 
-def grids_of(text: str) -> tuple[Grid, ...]:
-    """Of "1,4" or "2x3", the fewest partitions first. Raises WrongMachines."""
-    found = {}
-    for part in text.split(","):
-        numbers = _GRID.fullmatch(part.strip())
-        if numbers is None:
-            message = (
-                f"--partitions: {part[:40]!r} is neither a number of partitions nor a grid; write "
-                "1,2,4 or 1x2,2x2"
-            )
-            raise WrongMachines(message)
-        rows, columns = numbers.groups()
-        grid = Grid(int(rows), int(columns)) if columns else cost.square_grid(int(rows))
-        if grid.size > _MOST_PARTITIONS:
-            message = f"--partitions: {part.strip()} are more than {_MOST_PARTITIONS}"
-            raise WrongMachines(message)
-        found[grid] = grid.size
-    return tuple(sorted(found, key=found.__getitem__))
+class Planned(NamedTuple):
+    """What a step computes."""
+
+    model: nn.Module
+    sample: tuple[int, ...]
+    samples: int
+    loss: Loss
+
+    def counts(self, grid: Grid, replicas: Replicas) -> Counts:
+        """Raises CannotPartition."""
+        alone = replicas.model_copy(update={"whole_on": None})
+        return counting.counted(
+            *(self.model, grid, self.sample, self.samples),
+            ways_of(alone if grid.size == 1 else replicas),
+            loss=self.loss,
+            micro_batches=replicas.micro_batches,
+        )
 
 
 def _counted(
-    grids: Sequence[Grid], count: Callable[[Grid], Counts]
+    grids: Sequence[Grid], replicas: Replicas, planned: Planned
 ) -> tuple[Sequence[Counts], Sequence[str]]:
     """What can be divided, and why the rest cannot."""
     counts, refused = [], []
     for grid in grids:
         try:
-            counts.append(count(grid))
+            counts.append(planned.counts(grid, replicas))
         except CannotPartition as error:
             refused.append(f"{plan_text.said(grid)}: {error}")
     return counts, refused
@@ -162,7 +173,16 @@ def _document(
     machine: Machine,
     beside: Beside | None,
 ) -> dict[str, Any]:
-    steps = [{**asdict(step), "speed_up": plan_text.gain(planned[0], step)} for step in planned]
+    steps = [
+        {
+            **asdict(step),
+            **asdict(step.largest),
+            "nbytes": step.nbytes,
+            "messages": step.messages,
+            "speed_up": plan_text.gain(planned[0], step),
+        }
+        for step in planned
+    ]
     found: dict[str, Any] = {"machine": asdict(machine), "steps": steps, "refused": list(refused)}
     found["job"] = beside.document() if beside else None
     return {**found, "advice": plan_text.advice(planned) if planned else None}

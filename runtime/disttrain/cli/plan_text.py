@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from disttrain.parallel.cost import Machine, PlannedStep
+from disttrain.parallel.pricing import IDLE, MESSAGES, WAITING, Machine, PlannedStep
 from disttrain.parallel.windows import Grid
 
+VALUES, SHARDS = "values of partitions", "pushes and fetches"
 _WORTH = 0.95
 """More partitions are worth it as long as they take at most this of the time."""
 _BAR = 24
+_MOST_LISTED = 8
+"""Partitions whose figures are told one by one."""
 _TITLES = (
     "partitions",
     "grid",
@@ -15,6 +18,9 @@ _TITLES = (
     "speed-up",
     "crossing",
     "waiting",
+    "idle",
+    "values",
+    "shards",
     "GFLOP",
     "parameters",
     "activations",
@@ -32,7 +38,7 @@ def advice(planned: Sequence[PlannedStep]) -> str:
             taken = step
     if len(planned) == 1:
         return "Name several numbers of partitions to compare them."
-    if not first.seconds:
+    if not first.largest.flops:
         return "The model has no dense products, which is all that is counted: measure it."
     return f"{_taken(first, taken, planned)} {_why(planned[-1])}"
 
@@ -57,11 +63,13 @@ def _taken(first: PlannedStep, taken: PlannedStep, planned: Sequence[PlannedStep
 
 
 def _why(step: PlannedStep) -> str:
-    crossing, waiting = step.crossing_seconds / step.seconds, step.waiting_seconds / step.seconds
-    return (
-        f"Of a step with {step.partitions}, messages take {crossing:.0%} and waiting for the "
-        f"slowest {waiting:.0%}."
+    shares = step.shares
+    messages = shares.pop(MESSAGES)
+    *others, last = (
+        f"{name} {each:.0%}" for name, each in shares.items() if each or name == WAITING
     )
+    told = "".join(f", {each}" for each in others)
+    return f"Of a step with {step.partitions}, messages take {messages:.0%}{told} and {last}."
 
 
 def lines(
@@ -80,30 +88,46 @@ def lines(
         f"{8 * machine.bytes_per_second / 1e9:.3g} Gbit/s, {machine.latency_seconds * 1e6:.3g} us, "
         f"jitter {machine.jitter:.0%}"
     )
-    yield "".join(f"{title:>12}" for title in _TITLES)
-    fastest = max(gain(planned[0], step) for step in planned)
-    for step in planned:
-        gained = gain(planned[0], step)
-        bar = "#" * max(1, round(_BAR * gained / fastest))
-        yield "".join(f"{cell:>12}" for cell in _cells(step, gained)) + f"  {bar}"
+    yield from _table(planned)
     yield from planned[-1].notes
     yield from beside
     yield advice(planned)
 
 
+def _table(planned: Sequence[PlannedStep]) -> Iterator[str]:
+    gains = [gain(planned[0], step) for step in planned]
+    rows = [_TITLES, *(tuple(_cells(*each)) for each in zip(planned, gains, strict=True))]
+    widths = [2 + max(map(len, column)) for column in zip(*rows, strict=True)]
+    bars = ["", *("  " + "#" * max(1, round(_BAR * each / max(gains))) for each in gains)]
+    for row, bar in zip(rows, bars, strict=True):
+        yield "".join(map(str.rjust, row, widths)) + bar
+
+
+def of_each(step: PlannedStep) -> Iterator[str]:
+    """What each partition does, where there are few of them."""
+    for rank, cost in enumerate(step.costs if 1 < step.partitions <= _MOST_LISTED else ()):
+        yield (
+            f"{said(step.grid)}, partition {rank}: {cost.flops / 1e9:.3g} GFLOP, "
+            f"{cost.parameters:,} parameters, activations {byte_size(cost.activation_bytes)}, "
+            f"memory {byte_size(cost.memory_bytes)}; sends {byte_size(cost.nbytes)} in "
+            f"{cost.messages:,} messages"
+        )
+
+
 def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
     """In the order of `_TITLES`."""
-    seconds = step.seconds or 1.0
+    largest = step.largest
     yield str(step.partitions)
     yield said(step.grid)
     yield _time(step.seconds)
     yield f"{gained:.2f}"
-    yield f"{step.crossing_seconds / seconds:.0%}"
-    yield f"{step.waiting_seconds / seconds:.0%}"
-    yield f"{step.flops / 1e9:.3g}"
-    yield f"{step.parameters:,}"
-    yield byte_size(step.activation_bytes)
-    yield byte_size(step.memory_bytes)
+    shares = {VALUES: 0.0, SHARDS: 0.0, **step.shares}
+    for name in (MESSAGES, WAITING, IDLE, VALUES, SHARDS):
+        yield f"{shares[name]:.0%}"
+    yield f"{largest.flops / 1e9:.3g}"
+    yield f"{largest.parameters:,}"
+    yield byte_size(largest.activation_bytes)
+    yield byte_size(largest.memory_bytes)
     yield byte_size(step.nbytes)
     yield f"{step.messages:,}"
 

@@ -14,16 +14,24 @@ from disttrain.replay import outcome
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
 
 
-def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
+Ledgers = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="Output folder of a joiner of the run; may be repeated."),
+]
+
+
+def audit(folder: RunPath, ledger: Ledgers = None, *, as_json: AsJson = False) -> None:
     """Check the promises of the design from a run's own logs, and say what held.
 
-    Reads the ledgers of all processes, the journal, the summary and the checkpoints. Exits with 0
+    Reads the ledgers of all processes, the journal, the summary and the checkpoints. A replica of
+    `disttrain join` has its ledger in its own output folder; without it each check that compares
+    ledgers of replicas says so. Exits with 0
     when nothing was violated, 1 when something was or the logs lack records, 2 when DIR holds no
     run with ledgers.
 
     Example: disttrain audit runs/digits
     """
-    evidence = reading.read(folder)
+    evidence = reading.read(folder, ledger or ())
     findings = promises.audit(evidence)
     shown = promises.to_json if as_json else promises.text
     typer.echo(shown(findings, running=evidence.is_running), nl=False)

@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from disttrain.coordinator.protocol import leave_notices
-from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.notices import REMOVED, Remove
-from disttrain.job import manifest_file, names, run_status
+from disttrain.coordinator.protocol.notices import Remove
+from disttrain.job import identity, manifest_file, names, run_status
 from disttrain.job.names import Role
 from disttrain.job.run_status import Member
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import NotRemoved
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.transport import header
 
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
@@ -40,13 +38,9 @@ def remove(
     run.read_record()
     found = _joiner(run, replica)
     config = launch_config.read(run.config(names.COORDINATOR))
-    member = MemberId(
-        role=header.Role.REPLICA,
-        index=names.parse(replica).index,
-        incarnation=found.incarnation,
-    )
-    leave_notices.open_notices(config).write(Remove(member=member))
-    if not _is_gone(run, found):
+    # Not by its incarnation: it may start again before the coordinator reads this.
+    leave_notices.open_notices(config).write(Remove(place=found.place))
+    if not _is_gone(run, found.place):
         typer.echo(f"{replica} is still there: see the logs in {run.logs}", err=True)
         raise typer.Exit(ExitCode.FAILED)
     typer.echo(f"{replica} is removed; others do the rest of its work")
@@ -54,7 +48,8 @@ def remove(
 
 def _joiner(run: RunFolder, replica: str) -> Member:
     """Raises NotRemoved."""
-    members = _members(run) if run.is_held() else []
+    status = run_status.read(run.status) if run.is_held() else None
+    members = () if status is None else status.members
     if not members:
         raise NotRemoved(f"DIR: {run.path} is no run that trains now; there is nobody to remove")
     try:
@@ -62,7 +57,7 @@ def _joiner(run: RunFolder, replica: str) -> Member:
     except ValueError:
         name = None
     own = manifest_file.load_job(run.job).spec.replicas.count
-    joiners = [one.name for one in members if _is_joiners_name(one.name, own)]
+    joiners = [one.name for one in members if identity.is_joiner(one.place)]
     if name is not None and name.role is Role.REPLICA and name.index < own:
         raise NotRemoved(f"REPLICA: {replica} is the job's own; remove one that has joined")
     if replica not in joiners:
@@ -71,22 +66,11 @@ def _joiner(run: RunFolder, replica: str) -> Member:
     return next(one for one in members if one.name == replica)
 
 
-def _is_joiners_name(name: str, own: int) -> bool:
-    parsed = names.parse(name)
-    return parsed.role is Role.REPLICA and parsed.index >= own
-
-
-def _members(run: RunFolder) -> list[Member]:
-    status = run_status.read(run.status)
-    return [] if status is None else list(status.members)
-
-
-def _is_gone(run: RunFolder, found: Member) -> bool:
+def _is_gone(run: RunFolder, place: str) -> bool:
     end = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < end and run.is_held():
-        for one in _members(run):
-            is_it = (one.name, one.incarnation) == (found.name, found.incarnation)
-            if is_it and one.reason == REMOVED:
-                return True
+        status = run_status.read(run.status)
+        if status is not None and place in status.removed:
+            return True
         time.sleep(_LOOK_SECONDS)
     return False

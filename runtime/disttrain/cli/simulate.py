@@ -13,11 +13,13 @@ from disttrain.cli.manifests import Assignments
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica import task_calls
-from disttrain.simulation import machines, outcome, step_time
+from disttrain.simulation import machines, outcome, runs, step_time
 from disttrain.simulation.errors import NotSimulated
+from disttrain.simulation.evaluations import Point, Result
 from disttrain.simulation.machines import Machines
 from disttrain.simulation.outcome import Outcome
-from disttrain.simulation.run import Point, Result, Setting, SimulatedRun, prepare
+from disttrain.simulation.runs import AnyRun
+from disttrain.simulation.setting import Setting, prepare
 
 _EVALUATIONS_PER_EPOCH = 4
 
@@ -29,7 +31,8 @@ StepSeconds = Annotated[
         min=1e-6,
         max=1e6,
         metavar="SECONDS",
-        help="What a replica computes for a batch. Default: as measured on this machine.",
+        help="What a replica computes for a batch, or for a portion of a batch method. "
+        "Default: as measured on this machine.",
     ),
 ]
 Bandwidth = Annotated[
@@ -85,7 +88,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Gradients, staleness and accuracy are real: the task's code computes them, on this machine, one
     step after the other. Time is not: a step, a message and a shard's work take what the options
-    say. So a simulation takes as long as all its steps take here. Not of batch methods.
+    say. So a simulation takes as long as all its steps take here. A batch method makes the same
+    model with any number of replicas, so its steps are computed once for all numbers.
 
     With --step-seconds the same seed gives the same figures. Exits with 0, with 1 if the task
     fails, or with 2 for a bad manifest or option.
@@ -99,9 +103,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     slower = machines.stragglers(straggler or (), counts[-1])
     speed = None if bandwidth is None else machines.bandwidth(bandwidth)
     found = []
-    for file in jobs:
-        job = manifest_file.load_accepted(file, assignments or ()).job
-        setting = prepare(job, task_calls.load(job, file.absolute().parent))
+    for job, setting in [_prepared(file, counts, assignments or ()) for file in jobs]:
         assumed = Machines(
             step_seconds=step_seconds or _measured(job, setting),
             jitter=jitter,
@@ -111,7 +113,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         )
         batch = defaults.samples_per_step(job.spec)
         every = evaluate_every or max(batch, _between_evaluations(setting))
-        results = [_run(job, SimulatedRun(setting, assumed, count, every)) for count in counts]
+        make = runs.maker(setting, assumed, every)
+        results = [_run(job, make(count)) for count in counts]
         target = job.spec.stop.target_metric
         found.append(
             Outcome(
@@ -125,6 +128,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
         typer.echo(outcome.to_json(found), nl=False)
     else:
         typer.echo("\n".join(map(outcome.text, found)), nl=False)
+
+
+def _prepared(
+    file: Path, counts: Sequence[int], assignments: Sequence[str]
+) -> tuple[DistTrainJob, Setting]:
+    job = manifest_file.load_accepted(file, assignments).job
+    setting = prepare(job, task_calls.load(job, file.absolute().parent))
+    runs.require_room(setting, counts)
+    return job, setting
 
 
 def _require_others(jobs: Sequence[Path]) -> None:
@@ -151,7 +163,7 @@ def _measured(job: DistTrainJob, setting: Setting) -> float:
     return seconds
 
 
-def _run(job: DistTrainJob, run: SimulatedRun) -> Result:
+def _run(job: DistTrainJob, run: AnyRun) -> Result:
     """Simulate, with one line on a terminal that the next one takes the place of."""
     if not sys.stderr.isatty():
         return run.run()
@@ -166,6 +178,7 @@ def _run(job: DistTrainJob, run: SimulatedRun) -> Result:
         )
         typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
 
-    found = run.run(tell)
+    run.evaluations.tell = tell
+    found = run.run()
     typer.echo("\r\x1b[K", err=True, nl=False)
     return found

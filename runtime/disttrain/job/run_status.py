@@ -25,6 +25,8 @@ class Member(StatusSection):
     """Why it is so, if it is dead."""
     activity: str = ""
     """What a shard does just now."""
+    place: str = ""
+    """The only one where it can be; empty: not known."""
     pid: int = 0
     metrics_address: str | None = None
     samples: int | None = None
@@ -66,6 +68,8 @@ class RunStatus(StatusSection):
     metrics_address: str | None = None
     """Of the coordinator."""
     members: tuple[Member, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Places of joiners that may never be members again."""
 
     @model_validator(mode="before")
     @classmethod

@@ -56,6 +56,16 @@ class Formats(NamedTuple):
     """What replicas compute with."""
 
 
+class Exchanges(NamedTuple):
+    """How often a replica pushes and fetches all trained parameters."""
+
+    pushes: float = 1.0
+    """For each step."""
+    fetches: float = 1.0
+    parts: int = 1
+    """In which each is done, at different times."""
+
+
 class FirstStage(Section):
     """What a job does before its strategy begins."""
 
@@ -152,6 +162,10 @@ class StrategyKind(Section):
     @property
     def formats(self) -> Formats:
         return Formats(self.computes_in)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        return Exchanges()
 
     @property
     def autocasts(self) -> bool:

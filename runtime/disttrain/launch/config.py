@@ -122,6 +122,8 @@ class LaunchConfig:
     """Instead of those: credentials that are renewed while the process runs. In no file."""
     instance: str = ""
     """What the instances of this process begin with, as its certificate says; empty: anything."""
+    tells_content: Annotated[bool, Field(exclude_if=lambda tells: not tells)] = False
+    """Whether a replica tells examples of its data: strangers may join, or it is one."""
     evaluation: Annotated[Evaluation | None, Field(exclude_if=lambda told: told is None)] = None
     """None: this is a process of a job."""
 

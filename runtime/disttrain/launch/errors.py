@@ -10,7 +10,7 @@ FinalError
   NotJoinable            a run that nobody can join from another machine
   NotTakenIn             a run does not take a joiner in
   NotRemoved             there is no such joiner to be removed
-  EvaluationLost         a process that evaluates a part of a model has ended
+  EvaluationLost         a process that evaluates a part of a model has ended, or hangs
 """
 
 from disttrain.errors import FinalError
@@ -53,4 +53,7 @@ class NotRemoved(FinalError):
 
 
 class EvaluationLost(FinalError):
-    """A process that evaluates a part of a model for a command has ended; the message says how."""
+    """A process that evaluates a part of a model for a command has ended, or hangs.
+
+    The message says how.
+    """

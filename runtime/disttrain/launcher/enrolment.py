@@ -45,14 +45,20 @@ _LOOK_SECONDS = 0.25
 _STRICT = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
-class Application:
-    """What a joiner asks with."""
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="ignore"))
+class Introduction:
+    """What a joiner of any version says of itself, whatever else it says."""
 
     version: str
     """Of DistTrain."""
     invitation: str
     secret: str
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Application(Introduction):
+    """What a joiner asks with."""
+
     code: dict[str, str]
     """Of its task folder: see `task.code.hashes`."""
     request: str
@@ -74,6 +80,7 @@ class Answer:
     """The certificate of the authority of all processes."""
 
 
+_INTRODUCTION = TypeAdapter(Introduction)
 APPLICATION = TypeAdapter(Application)
 ANSWER = TypeAdapter(Answer)
 
@@ -153,35 +160,40 @@ class Office:
         # Whoever breaks off, or speaks no TLS, has no answer coming.
         with connected, suppress(OSError), context.wrap_socket(connected, server_side=True) as it:
             answer = self._answer(read_line(it), run)
-            it.sendall(ANSWER.dump_json(answer, by_alias=True) + b"\n")
+            # A joiner of any version can read why not: nothing else is in such an answer.
+            told = ANSWER.dump_json(answer, by_alias=True, exclude_defaults=bool(answer.refusal))
+            it.sendall(told + b"\n")
 
     def _answer(self, said: bytes, run: Run) -> Answer:
         try:
-            asked = APPLICATION.validate_json(said)
             # One after the other: of two with the same token one is late.
             with self._taking:
-                return self._take_in(asked, run)
+                return self._take_in(_INTRODUCTION.validate_json(said), said, run)
         except ValidationError:
             return Answer(refusal="this is no application of `disttrain join` of this version")
         except (DistTrainError, OSError, ValueError) as error:
             LOG.warning("a joiner was not taken in", reason=error)
             return Answer(refusal=f"the run could not take this joiner in: {error}")
 
-    def _take_in(self, asked: Application, run: Run) -> Answer:
+    def _take_in(self, who: Introduction, said: bytes, run: Run) -> Answer:
         folder, uid = run.folder.invitations, run.place.job_uid
-        found = invitation.read(folder, asked.invitation) if asked.invitation.isalnum() else None
+        found = invitation.read(folder, who.invitation) if who.invitation.isalnum() else None
         why = invitation.refusal(
-            found, asked.secret, job_uid=uid, key=self.reach.key, now=time.time()
+            found, who.secret, job_uid=uid, key=self.reach.key, now=time.time()
         )
-        # Whose token is not good learns nothing of version and code.
-        why = why or _difference(asked, self._code)
-        if why or found is None:
-            self._complain(asked, why)
+        # Whose token is not good learns nothing of version and code. What another version says
+        # beside them may be anything.
+        why = why or _other_version(who)
+        asked = None if why else APPLICATION.validate_json(said)
+        if asked is not None:
+            why = _other_code(asked, self._code)
+        if why or found is None or asked is None:
+            self._complain(who, why)
             return Answer(refusal=why)
-        who = identity.joiner(uid, asked.invitation)
-        certificate = self._authority.sign(asked.request, who, LIFETIME_OF_A_JOB)
-        invitation.write(folder, asked.invitation, replace(found, is_used=True))
-        LOG.info("a joiner is taken in", invitation=asked.invitation)
+        joiner = identity.joiner(uid, who.invitation)
+        certificate = self._authority.sign(asked.request, joiner, LIFETIME_OF_A_JOB)
+        invitation.write(folder, who.invitation, replace(found, is_used=True))
+        LOG.info("a joiner is taken in", invitation=who.invitation)
         return Answer(
             job=run.job,
             job_uid=uid,
@@ -190,7 +202,7 @@ class Office:
             authority=self._authority.certificate,
         )
 
-    def _complain(self, asked: Application, why: str) -> None:
+    def _complain(self, asked: Introduction, why: str) -> None:
         self._refused += 1
         now = time.monotonic()
         if now >= self._next_complaint:
@@ -199,13 +211,18 @@ class Office:
             LOG.warning("a joiner is refused", invitation=who, reason=why[:_WORDS], so_far=so_far)
 
 
-def _difference(asked: Application, ours: Mapping[str, str]) -> str:
-    """What of a joiner is not as in the run; empty: nothing."""
-    if asked.version != version():
-        return (
-            f"this run is of DistTrain {version()}, and {asked.version} asks to join: "
-            f"install disttrain=={version()}"
-        )
+def _other_version(asked: Introduction) -> str:
+    """Why a joiner of another version may not join; empty: it has the same."""
+    if asked.version == version():
+        return ""
+    return (
+        f"this run is of DistTrain {version()}, and {asked.version:.40} asks to join: "
+        f"install disttrain=={version()}"
+    )
+
+
+def _other_code(asked: Application, ours: Mapping[str, str]) -> str:
+    """What of a joiner's code is not the run's; empty: nothing."""
     if other := code.first_difference(ours, asked.code):
         return f"the task's code is not the job's: {other}; copy the job's task folder"
     return ""

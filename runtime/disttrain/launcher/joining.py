@@ -100,6 +100,7 @@ def _config(
         device=job.spec.replicas.device,
         place=who.place,
         instance=who.instance,
+        tells_content=True,
         credentials=Credentials(
             certificate=answer.certificate, key=request.key, authority=answer.authority
         ),

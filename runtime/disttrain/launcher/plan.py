@@ -126,6 +126,7 @@ def _config(job: DistTrainJob, place: Place, name: ProcessName | None) -> Launch
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
         credentials=place.credentials.get(process),
+        tells_content=role is Role.REPLICA and index is not None and place.reach is not None,
     )
 
 

@@ -1,6 +1,6 @@
 """A global array of which each partition has a window: Coates et al. 2013, section 4.2."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -47,7 +47,8 @@ class DistributedArray:
             own = _view(self.tensor, inside[rank], self.window)
             return Arriving(padded(own, inside[rank], needed[rank], padding))
         crossing = Crossing(plan, needed[rank], padding, self.peers)
-        return Arriving(_Begin.apply(self.tensor, crossing), crossing)
+        token = _Begin.apply(self.tensor, crossing)
+        return Arriving(token, crossing, crossing.partial)
 
     def everywhere(self) -> Tensor:
         """The whole array in each partition, which all go on with in the same way. Under autograd.
@@ -106,14 +107,36 @@ def padded(x: Tensor, has: Box, wanted: Box, value: float) -> Tensor:
     return functional.pad(x, (left, right, above, below), value=value)
 
 
+Place = tuple[slice, slice]
+"""Rows and columns of a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A window of which a part is here. It becomes whole in the same memory."""
+
+    tensor: Tensor
+    """(samples, channels, rows, columns). It has 0 where something is still to come."""
+    here: Place
+    """What lies beyond it, and is not to come, is padding."""
+    to_come: Sequence[Place]
+
+
 class Arriving:
     """A window that was asked for."""
 
-    def __init__(self, tensor: Tensor, crossing: "Crossing | None" = None) -> None:
+    def __init__(
+        self,
+        tensor: Tensor,
+        crossing: "Crossing | None" = None,
+        partial: Partial | None = None,
+    ) -> None:
         """`tensor`: the window, or if something crosses a token by which autograd knows of it."""
         self._tensor, self._crossing = tensor, crossing
-        self.has_gradient = crossing is not None and tensor.requires_grad
-        """Whether its gradient will cross a border in backward."""
+        self.crosses = crossing is not None
+        """Whether anything, or its gradient, crosses a border."""
+        self.partial = partial
+        """The window before it is waited for; None if nothing of it is here, or none overlaps."""
 
     def wait(self) -> Tensor:
         if self._crossing is None:
@@ -202,6 +225,8 @@ class Crossing:
     def __init__(self, plan: Plan, wanted: Box, padding: float, peers: Communicator) -> None:
         self._plan, self._wanted, self._padding, self._peers = plan, wanted, padding, peers
         self._end: Callable[[], Tensor] | None = None
+        self.partial: Partial | None = None
+        """Of what is gathered, until it has ended."""
 
     def begin_gather(self, own: Tensor) -> None:
         plan, wanted, rank = self._plan, self._wanted, self._peers.rank
@@ -213,6 +238,11 @@ class Crossing:
         kept = plan.between(rank, rank)
         if kept.area:
             _view(out, kept, wanted).copy_(_view(own, kept, owned))
+        if kept.area and self._peers.overlaps:
+            to_come = [box.within(wanted) for box in received.values()]
+            for rows, columns in to_come:
+                out[:, :, rows, columns] = 0.0
+            self.partial = Partial(out, kept.within(wanted), to_come)
 
         def end() -> Tensor:
             under_way.wait()
@@ -244,7 +274,7 @@ class Crossing:
     def end(self) -> Tensor:
         """What was begun."""
         assert self._end is not None  # noqa: S101
-        end, self._end = self._end, None
+        end, self._end, self.partial = self._end, None, None
         return end()
 
     def _exchange(

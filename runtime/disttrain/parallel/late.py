@@ -1,13 +1,16 @@
-"""Gradients of parameters that are computed while those of a window are on their way.
+"""Products of a window that are computed while parts of it, or of its gradient, are on their way.
 
-Backward takes what is ready by when forward made it, the latest first. What forward makes between
-the begin and the end of a fetch has its backward there, too: after gradients of the window were
-sent, and before those of others are waited for. Only the speed depends on that order.
+In forward a product begins with what is here, and takes the rest in when it has come.
+
+In backward the gradients of parameters are computed meanwhile. Backward takes what is ready by when
+forward made it, the latest first. What forward makes between the begin and the end of a fetch has
+its backward there, too: after gradients of the window were sent, and before those of others are
+waited for. Only the speed depends on that order.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,47 +18,77 @@ from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from disttrain.parallel.array import Arriving
+from disttrain.parallel.array import Arriving, Partial, Place
 from disttrain.parallel.communicator import Communicator
 
 Parameters = Sequence[Tensor | None]
 """Weight and bias."""
+MOST_AGAIN = 0.25
+"""Of the outputs of a convolution: those at a border, which are computed a second time."""
 
 
-class Product(Protocol):
+class Product(ABC):
     """A layer whose output is a sum of products of its input with a weight, and a bias."""
 
+    @abstractmethod
     def forward(self, x: Tensor, parameters: Parameters) -> Tensor: ...
 
+    @abstractmethod
+    def begun(self, x: Partial, parameters: Parameters) -> Tensor | None:
+        """What `completed` goes on with; None if nothing should be computed before all is there."""
+
+    @abstractmethod
+    def completed(self, y: Tensor, x: Partial, parameters: Parameters) -> Tensor:
+        """The output, when the whole of `x` is there. It may be made in the memory of `y`."""
+
+    @abstractmethod
     def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def of_parameters(
         self, x: Tensor, parameters: Parameters, gradient: Tensor
     ) -> Sequence[Tensor | None]: ...
 
 
-class LinearProduct:
-    """With features in the last dimension."""
+class LinearProduct(Product):
+    """Of an array whose elements are the features; the output is (samples, features)."""
 
     def forward(self, x: Tensor, parameters: Parameters) -> Tensor:
         weight, bias = parameters
         assert weight is not None  # noqa: S101
-        return functional.linear(x, weight, bias)
+        return functional.linear(x.flatten(1), weight, bias)
+
+    def begun(self, x: Partial, parameters: Parameters) -> Tensor:
+        return functional.linear(*self._at(x.here, x.tensor, parameters), parameters[1])
+
+    def completed(self, y: Tensor, x: Partial, parameters: Parameters) -> Tensor:
+        for place in x.to_come:
+            part, weight = self._at(place, x.tensor, parameters)
+            y.addmm_(part, weight.t())
+        return y
 
     def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
-        del x
         weight, _ = parameters
         assert weight is not None  # noqa: S101
-        return gradient @ weight
+        return (gradient @ weight).view(x.shape)
 
     def of_parameters(
         self, x: Tensor, parameters: Parameters, gradient: Tensor
     ) -> Sequence[Tensor | None]:
-        return gradient.t() @ x, None if parameters[1] is None else gradient.sum(0)
+        return gradient.t() @ x.flatten(1), None if parameters[1] is None else gradient.sum(0)
+
+    @staticmethod
+    def _at(place: Place, x: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Features there, and the weight's columns for them."""
+        weight, _ = parameters
+        assert weight is not None  # noqa: S101
+        rows, columns = place
+        own = weight.view(-1, *x.shape[1:])[:, :, rows, columns]
+        return x[:, :, rows, columns].flatten(1), own.flatten(1)
 
 
 @dataclass(frozen=True, slots=True)
-class ConvolutionProduct:
+class ConvolutionProduct(Product):
     """Over a window that is padded already."""
 
     stride: tuple[int, int]
@@ -66,6 +99,46 @@ class ConvolutionProduct:
         weight, bias = parameters
         assert weight is not None  # noqa: S101
         return functional.conv2d(x, weight, bias, self.stride, 0, self.dilation, self.groups)
+
+    def begun(self, x: Partial, parameters: Parameters) -> Tensor | None:
+        """All outputs, of which those that look at what is to come are wrong."""
+        y = self._outputs(x.tensor, parameters)
+        again = sum(
+            _length(rows) * _length(columns) for (rows, columns), _ in self._again(x, parameters)
+        )
+        return None if again > MOST_AGAIN * y[0] * y[1] else self.forward(x.tensor, parameters)
+
+    def completed(self, y: Tensor, x: Partial, parameters: Parameters) -> Tensor:
+        for (rows, columns), (above, beside) in self._again(x, parameters):
+            y[:, :, rows, columns] = self.forward(x.tensor[:, :, above, beside], parameters)
+        return y
+
+    def _again(self, x: Partial, parameters: Parameters) -> Sequence[tuple[Place, Place]]:
+        """Outputs that look at what is to come, and all that they look at."""
+        found = []
+        sizes = self._outputs(x.tensor, parameters)
+        for place in x.to_come:
+            reaches = self._reaches(parameters)
+            rows, columns = (
+                _looking_at(place[each], self.stride[each], reaches[each], sizes[each])
+                for each in range(2)
+            )
+            if _length(rows[0]) and _length(columns[0]):
+                found.append(((rows[0], columns[0]), (rows[1], columns[1])))
+        return found
+
+    def _outputs(self, x: Tensor, parameters: Parameters) -> tuple[int, int]:
+        """Rows and columns."""
+        reaches = self._reaches(parameters)
+        rows, columns = ((x.shape[2 + e] - reaches[e] - 1) // self.stride[e] + 1 for e in range(2))
+        return rows, columns
+
+    def _reaches(self, parameters: Parameters) -> tuple[int, int]:
+        """How far an output's last row and column lie behind its first ones."""
+        weight, _ = parameters
+        assert weight is not None  # noqa: S101
+        rows, columns = (self.dilation[e] * (weight.shape[2 + e] - 1) for e in range(2))
+        return rows, columns
 
     def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
         found = self._backward(x, parameters, gradient, (True, False, False))[0]
@@ -88,24 +161,38 @@ class ConvolutionProduct:
         return found
 
 
+def _looking_at(place: slice, stride: int, reach: int, outputs: int) -> tuple[slice, slice]:
+    """Outputs along a dimension whose windows meet a place, and what they look at."""
+    first = max(0, -((reach - place.start) // stride))
+    end = max(first, min(outputs, (place.stop - 1) // stride + 1))
+    return slice(first, end), slice(first * stride, (end - 1) * stride + reach + 1)
+
+
+def _length(place: slice) -> int:
+    return int(place.stop) - int(place.start)
+
+
 def applied(
     product: Product, arriving: Arriving, parameters: Parameters, peers: Communicator
 ) -> Tensor:
     """The product of a window that was asked for, of which nobody has waited yet."""
-    is_late = (
-        peers.overlaps
-        and arriving.has_gradient
-        and all(each is None or each.requires_grad for each in parameters)
+    if not peers.overlaps or not arriving.crosses or not _is_ours(parameters):
+        return product.forward(arriving.wait(), parameters)
+    late = _Late(product)
+    token = _OfParameters.apply(late, *parameters)
+    late.begin(arriving.partial, _detached(parameters))
+    found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
+    return found
+
+
+def _is_ours(parameters: Parameters) -> bool:
+    """Whether autograd may leave the gradients to us."""
+    return (
+        all(each is None or each.requires_grad for each in parameters)
         # Types of elements are changed there, which backward would have to do as well.
         and not torch.is_autocast_enabled("cpu")
         and not torch.is_autocast_enabled("cuda")
     )
-    if not is_late:
-        return product.forward(arriving.wait(), parameters)
-    late = _Late(product)
-    token = _OfParameters.apply(late, *parameters)
-    found: Tensor = _OfInput.apply(arriving.wait(), token, late, *_detached(parameters))
-    return found
 
 
 def _detached(parameters: Parameters) -> Parameters:
@@ -117,8 +204,21 @@ class _Late:
 
     def __init__(self, product: Product) -> None:
         self.product = product
+        self._begun: tuple[Tensor, Partial] | None = None
         self.find: Callable[[], Sequence[Tensor | None]] | None = None
         """The gradients of parameters, once that of the output is known."""
+
+    @torch.no_grad()
+    def begin(self, partial: Partial | None, parameters: Parameters) -> None:
+        y = None if partial is None else self.product.begun(partial, parameters)
+        self._begun = None if partial is None or y is None else (y, partial)
+
+    def output(self, x: Tensor, parameters: Parameters) -> Tensor:
+        """Of the whole window."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return self.product.forward(x, parameters)
+        return self.product.completed(*begun, parameters)
 
 
 class _OfInput(Function):
@@ -131,7 +231,7 @@ class _OfInput(Function):
         del token
         ctx.late = late  # type: ignore[attr-defined]
         ctx.save_for_backward(x, *parameters)  # type: ignore[arg-type]  # It takes None, too.
-        return late.product.forward(x, parameters)
+        return late.output(x, parameters)
 
     @staticmethod
     @once_differentiable
@@ -139,7 +239,9 @@ class _OfInput(Function):
         x, *parameters = ctx.saved_tensors  # type: ignore[attr-defined]
         late = ctx.late  # type: ignore[attr-defined]
         late.find = lambda: late.product.of_parameters(x, parameters, gradient)
-        found = late.product.of_input(x, parameters, gradient)
+        found = None
+        if ctx.needs_input_grad[0]:  # type: ignore[attr-defined]
+            found = late.product.of_input(x, parameters, gradient)
         return found, gradient.new_zeros(0), None, *(None for _ in parameters)
 
 

@@ -49,7 +49,12 @@ def of_forward(stages: int, slices: int) -> list[Turn]:
     takes them from the last to the first.
     """
     every = [Turn(stage, each) for stage in range(stages) for each in range(slices)]
-    return sorted(every, key=lambda turn: (turn.stage + turn.slice, turn.stage))
+    return sorted(every, key=in_forward)
+
+
+def in_forward(turn: Turn) -> tuple[int, int]:
+    """By which forward takes them, and backward from the last to the first."""
+    return turn.stage + turn.slice, turn.stage
 
 
 def of_place(turns: Sequence[Turn], stages: Sequence[Stage], place: int) -> list[Turn]:

@@ -4,6 +4,7 @@ Coates et al. 2013, section 4.2: each partition has an output window that it fil
 window that it needs. What crosses a border is where the two meet.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -81,6 +82,12 @@ class Grid:
             for rows in split(height, self.rows, units[0])
             for columns in split(width, self.columns, units[1])
         )
+
+
+def square_grid(partitions: int) -> Grid:
+    """The grid of so many partitions whose windows have the shortest rims."""
+    rows = max(each for each in range(1, math.isqrt(partitions) + 1) if partitions % each == 0)
+    return Grid(rows, partitions // rows)
 
 
 @dataclass(frozen=True, slots=True)

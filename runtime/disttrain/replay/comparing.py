@@ -40,6 +40,11 @@ class ComparingLedger(Ledger):
         self._next = 0
 
     @property
+    def passed(self) -> int:
+        """Records that the replay has come to."""
+        return self._next
+
+    @property
     def following(self) -> np.void | None:
         """The next record; None at the end."""
         return self._records[self._next] if self._next < len(self._records) else None
@@ -63,7 +68,7 @@ class ComparingLedger(Ledger):
         recorded = (float(record["loss"]), float(record["squared_norm"]))
         if not np.array_equal(recorded, (gradient.loss, gradient.squared_norm), equal_nan=True):
             self._differences.found.append(
-                f"{self._name} step {gradient.number}: loss and squared norm of the gradient are "
+                f"{self.name} step {gradient.number}: loss and squared norm of the gradient are "
                 f"{gradient.loss!r} and {gradient.squared_norm!r}, the run's were "
                 f"{recorded[0]!r} and {recorded[1]!r}"
             )
@@ -75,7 +80,7 @@ class ComparingLedger(Ledger):
         """Not compared: it follows from the steps."""
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"replica-{self.incarnation.sender} (incarnation {self.incarnation.incarnation})"
 
     def _expect(self, kinds: tuple[Kind, ...], number: int) -> np.void:
@@ -83,7 +88,7 @@ class ComparingLedger(Ledger):
         if record is None or record["kind"] not in kinds or record["number"] != number:
             found = "the end" if record is None else f"{Kind(record['kind']).name}"
             raise RecordContradicted(
-                f"{self._name} comes to {kinds[0].name} {number}, where its log has {found}; "
+                f"{self.name} comes to {kinds[0].name} {number}, where its log has {found}; "
                 "was it run with this version and this task?"
             )
         self._next += 1

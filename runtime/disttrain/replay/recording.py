@@ -40,6 +40,8 @@ _COMPUTE_KINDS = (
     Kind.ADOPTED,
     Kind.FETCHING_NOW,
     Kind.FETCHING_AGAIN,
+    Kind.FETCHING_BESIDE,
+    Kind.MEASURED,
     Kind.FLUSHED,
 )
 _NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")

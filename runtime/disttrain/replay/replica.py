@@ -1,5 +1,6 @@
 """One replayed incarnation of a replica: production's loop and exchanges, driven by its log."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -164,15 +165,21 @@ class ReplayedReplica:
         return self._learner.loss(batch, context)
 
     def _ends(self) -> bool:
-        """Flush and fetch where the run did between two steps; whether no step follows."""
+        """Flush, fetch and measure where the run did between steps; whether no step follows."""
         stepper = self._stepper
-        between = {
+        between: dict[Kind, Callable[[], object]] = {
             Kind.FLUSHED: stepper.flush,
             Kind.FETCHING_NOW: stepper.fetch_now,
             Kind.FETCHING_AGAIN: stepper.fetch_again,
+            Kind.FETCHING_BESIDE: partial(stepper.measure, lambda _: None),
+            Kind.MEASURED: stepper.between_steps,
+            Kind.ADOPTED: stepper.between_steps,
         }
         while (kind := self.ledger.following_kind) in between:
+            before = self.ledger.passed
             between[Kind(kind)]()
+            if self.ledger.passed == before:
+                raise RecordContradicted(f"{self.ledger.name} cannot do {Kind(kind).name} here")
         return kind != Kind.STEP
 
 
@@ -204,9 +211,10 @@ class _Fetches(FetchThread):
     """As of the whole connection."""
 
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
-        """What is there, or comes, if it was adopted here in the run."""
+        """What is there, or comes, if it was adopted or measured here in the run."""
         del within_seconds
-        return self.wait() if self._ledger.following_kind == Kind.ADOPTED else None
+        is_taken = self._ledger.following_kind in {Kind.ADOPTED, Kind.MEASURED}
+        return self.wait() if is_taken else None
 
 
 def work_item(record: np.void, data: DataLedger) -> WorkItem:

@@ -116,7 +116,8 @@ class FetchThread(ClientThread):
         self.client = client
         self._ledger = ledger
         self._number = 0
-        self._asked = False
+        self.is_asked = False
+        """A fetch is under way or waits to be taken."""
         self._is_due = cancellation.new_event()
         """The fetch that was asked for need not wait for its time."""
         self._is_dropped = False
@@ -143,8 +144,8 @@ class FetchThread(ClientThread):
         this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
         self._cancellation.check()
-        if not self._asked:
-            self._asked = True
+        if not self.is_asked:
+            self.is_asked = True
             self._is_due.clear()
             self._acts.put(lambda: self._fetch(into, land, after_seconds, fragment))
 
@@ -157,7 +158,7 @@ class FetchThread(ClientThread):
 
         Raises Cancelled, or what ended another thread, while it waits.
         """
-        if not self._asked:
+        if not self.is_asked:
             return None
         result = self._here if self.is_here else None
         if result is None and within_seconds > 0:
@@ -178,14 +179,14 @@ class FetchThread(ClientThread):
 
     def wait(self) -> FetchResult | None:
         """What was asked for; None if nothing was. Raises Cancelled."""
-        if not self._asked:
+        if not self.is_asked:
             return None
         self._is_due.set()
         self._here = self._here or self._wait_for(self._results)
         return self._taken()
 
     def _taken(self) -> FetchResult:
-        found, self._here, self._asked = self._here, None, False
+        found, self._here, self.is_asked = self._here, None, False
         assert found is not None  # noqa: S101  Who calls this has it.
         return replace(found, samples=self.agreement.least(found.samples))
 
@@ -194,7 +195,7 @@ class FetchThread(ClientThread):
         self._is_dropped = True
         self._is_due.set()
         self.call(self._there)
-        self._here, self._is_dropped, self._asked = None, False, False
+        self._here, self._is_dropped, self.is_asked = None, False, False
 
     def close(self, timeout: float) -> None:
         """End the thread when the fetch under way has ended; one not yet due does not begin."""

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from disttrain.job.roles import Replicas
 from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
-from disttrain.parallel import cost
 from disttrain.parallel.communicator import Communicator, Done, Exchange
+from disttrain.parallel.counting import Loss
+from disttrain.parallel.layers.unit_filters import ReconstructionTarget
 from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import without_values
-from disttrain.parallel.windows import Grid
+from disttrain.parallel.windows import Grid, square_grid
 from disttrain.replica import model_tensors
 from disttrain.replica.model_tensors import OwnPart
 from disttrain.replica.pipeline import read
@@ -71,14 +72,18 @@ class Division(NamedTuple):
 def grid_of(replicas: Replicas) -> Grid:
     """How the partitions of a replica lie; as square as their number lets them, if nobody says."""
     grid = replicas.rows_and_columns
-    return cost.square_grid(replicas.partitions) if grid is None else Grid(*grid)
+    return square_grid(replicas.partitions) if grid is None else Grid(*grid)
+
+
+def ways_of(replicas: Replicas) -> Mapping[str, Way]:
+    """How layers are divided, by their names."""
+    return cast("Mapping[str, Way]", {**(replicas.partitioning or {}), **(replicas.whole_on or {})})
 
 
 def _part(
     model: nn.Module, replicas: Replicas, peers: Communicator, sample: Sequence[int]
 ) -> Partitioned:
-    ways = cast("Mapping[str, Way]", {**(replicas.partitioning or {}), **(replicas.whole_on or {})})
-    slices = replicas.micro_batches
+    ways, slices = ways_of(replicas), replicas.micro_batches
     try:
         return partition(model, grid_of(replicas), peers, sample, ways, micro_batches=slices)
     except CannotPartition as error:
@@ -88,6 +93,31 @@ def _part(
 
 def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) -> tuple[int, ...]:
     """What the task's loss gives its model, but for the first dimension. Raises TaskError."""
+    found = _given_to("", task, model, split)
+    if found is None:
+        message = (
+            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
+            "of its input is; call model(...), not model.forward(...)"
+        )
+        raise LossError(message)
+    return found
+
+
+def planned_sample(task: TaskCalls, model: nn.Module) -> tuple[tuple[int, ...], Loss]:
+    """What a sample is, and what of the output has to be where. Raises TaskError.
+
+    A loss of a sparse autoencoder's stacks calls its layers, and not the model.
+    """
+    if any(isinstance(each, ReconstructionTarget) for each in model.modules()):
+        first = next(name for name, each in model.named_modules() if not [*each.children()])
+        found = _given_to(first, task, model, Split.TRAIN)
+        if found is not None and _given_to("", task, model, Split.TRAIN) is None:
+            return found, Loss.OF_STACKS
+    return sample_shape(task, model), Loss.IN_FIRST
+
+
+def _given_to(name: str, task: TaskCalls, model: nn.Module, split: Split) -> tuple[int, ...] | None:
+    """What the loss calls a module with, but for the first dimension; None: it does not call it."""
     seen: list[tuple[int, ...]] = []
 
     def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
@@ -96,18 +126,12 @@ def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) 
         seen.extend(tuple(each.shape[1:]) for each in given[:1])
 
     looked_at = copy.deepcopy(model).eval()
-    looked_at.register_forward_pre_hook(look, with_kwargs=True)
+    looked_at.get_submodule(name).register_forward_pre_hook(look, with_kwargs=True)
     examples = task.examples(split, 1)
     indices = list(range(min(2, examples.count)))
     with torch.no_grad():
         task.loss_sum(looked_at, task.collate(read(examples.dataset, indices)), len(indices))
-    if not seen:
-        message = (
-            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
-            "of its input is; call model(...), not model.forward(...)"
-        )
-        raise LossError(message)
-    return seen[0]
+    return seen[0] if seen else None
 
 
 def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ Memory: parameters, one incoming copy that changes places with them, and the gra
 methods belong to the compute thread unless they say otherwise.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -189,10 +190,29 @@ class FlatModel(GradientViews):
         """Compute with the fetched values from now on; between two steps only."""
         self._current.release()
         self._current, self._spare = self._spare, self._current
-        for parameter, view in zip(self.trainable, self._current.views, strict=True):
-            parameter.data = view
+        self._show(self._current)
         if buffers:
             self._incoming_buffers.scatter()
+
+    @contextmanager
+    def showing_fetched(self) -> Iterator[None]:
+        """Inside, the model has the fetched values; afterwards its own again, bit for bit.
+
+        Between two steps only. Nothing may be fetched meanwhile.
+        """
+        # A forward pass uploads nothing.
+        own, fetched = self._uploaded_buffers, self._incoming_buffers
+        own.gather()
+        self._show(self._spare)
+        fetched.restore()
+        try:
+            yield
+        finally:
+            self._show(self._current)
+            own.restore()
+            self._spare.release()
+            for vector in fetched.vectors.values():
+                vector.release()
 
     @torch.no_grad()
     def adopt_part(self, runs: Iterable[Range], *, buffers: bool) -> None:
@@ -239,6 +259,10 @@ class FlatModel(GradientViews):
         flat = self._allocate(name, vector)
         views = flat.views(self.tensors.specs(vector))
         return _Half(flat, views, None if narrow is None else over(narrow, flat.tensor))
+
+    def _show(self, half: "_Half") -> None:
+        for parameter, view in zip(self.trainable, half.views, strict=True):
+            parameter.data = view
 
     def _take_over(self) -> None:
         halves = {self.vector: self._current, self._frozen_vector: self._frozen}

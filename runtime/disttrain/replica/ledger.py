@@ -70,6 +70,10 @@ class Kind(IntEnum):
 
     FETCHING_AGAIN = 14
     """As FETCHING_NOW, of what is computed with: after an evaluation."""
+    FETCHING_BESIDE = 15
+    """A further fetch of what an evaluation measures, while computing goes on with its own."""
+    MEASURED = 16
+    """Fetch `number` is the one of FETCHING_BESIDE. Computing goes on with what it had."""
 
 
 ANSWERS = Shape(

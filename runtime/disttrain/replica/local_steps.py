@@ -3,6 +3,8 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,9 +18,10 @@ from disttrain.replica import gradient_check
 from disttrain.replica.connection import Connection
 from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.replica.inner_optimizer import OwnSteps
-from disttrain.replica.ledger import Gradient
+from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper
+from disttrain.replica.training import Evaluate
 from disttrain.replica.work import WorkItem
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.placement import Range
@@ -55,6 +58,14 @@ class LocalStepper(Stepper):
         self._waits = manifest.adopt is Adopt.REPLACE
         self._own = OwnSteps(config, self._model, run)
         self._ranks: LeadingRank | None = None
+        self._to_measure: Evaluate | None = None
+        """Waits for the shards' values."""
+        self._to_measure_since = 0
+        """The latest push when it began to wait."""
+        self._fetches_beside = False
+        """What is fetched is to be measured, not to be computed with."""
+        self._buffers_missed = False
+        """What was measured came with buffers that may be newer than those computed with."""
         self._anchor = torch.zeros_like(self._model.parameters)
         self._anchored: list[Versions] = [()] * manifest.fragments
         """Of the shards, what the anchor is of in each fragment."""
@@ -117,8 +128,37 @@ class LocalStepper(Stepper):
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         """Take over what was fetched meanwhile. Ends the step."""
         del gradient, scale, samples
-        self._adopt(self._fetches.take())
+        if not self._fetches_beside:
+            self._adopt(self._fetches.take())
         self.counters.steps += 1
+
+    def measure(self, evaluate: Evaluate) -> None:
+        """See `Training`: the values are fetched while the steps go on, into free memory.
+
+        What this replica has not pushed is not in them, and stays as it is.
+        """
+        self.finish_measuring()
+        self._to_measure, self._to_measure_since = evaluate, self._sequence
+        self.between_steps()
+
+    def finish_measuring(self) -> None:
+        while self._to_measure is not None:
+            self.between_steps()
+            self._adopt(self._fetches.wait())
+
+    def between_steps(self) -> None:
+        """The fetched values have one place, so what is measured waits for its turn.
+
+        After a further push it takes it: where a fetch is longer than the steps, none is free.
+        """
+        has_waited = self._to_measure is not None and self._sequence > self._to_measure_since
+        if has_waited and not self._fetches_beside:
+            self._adopt(self._fetches.wait())
+        self._adopt(self._fetches.take())
+        if self._to_measure is not None and not self._fetches.is_asked:
+            self.ledger.mark(Kind.FETCHING_BESIDE)
+            self._fetch(self._evaluates, is_exact=True)
+            self._fetches_beside = True
 
     def _forget_steps(self) -> None:
         """What is fetched next replaces them."""
@@ -234,6 +274,32 @@ class LocalStepper(Stepper):
             return
         self._fetch(self.computes_on, None, fragment)
         self._pushes.begin(self._fetches.due)
+
+    def _adopt(self, fetched: FetchResult | None) -> bool:
+        if fetched is None:
+            return False
+        if self._fetches_beside:
+            self._measure(fetched)
+            return False
+        changed = fetched.buffers_changed or self._buffers_missed
+        self._buffers_missed = False
+        return super()._adopt(replace(fetched, buffers_changed=changed))
+
+    def _measure(self, fetched: FetchResult) -> None:
+        """Afterwards the next step computes with the bits that it would have had."""
+        evaluate, self._to_measure = self._to_measure, None
+        self._fetches_beside = False
+        self._buffers_missed |= fetched.buffers_changed
+        self._adopted += 1
+        self.ledger.mark(Kind.MEASURED, self._adopted)
+        if evaluate is not None:
+            with self._model.showing_fetched():
+                evaluate(partial(self._checked, fetched.versions))
+
+    def _checked(self, versions: Versions) -> Versions:
+        """Raises ModelError if a frozen parameter has changed."""
+        self._frozen.check()
+        return versions
 
     def _take_over(self, fetched: FetchResult) -> None:
         schedule, runs = self._schedule, self._runs(fetched.fragment)

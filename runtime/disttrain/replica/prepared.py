@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
+from disttrain.coordinator.protocol.content import Example
 from disttrain.coordinator.protocol.messages import Join
 from disttrain.groups.steps import Leader
 from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import division, evaluation, model_tensors, task_calls
+from disttrain.replica import content, division, evaluation, model_tensors, task_calls
 from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
@@ -50,6 +52,8 @@ class Prepared:
     """What of such a model lies in the vectors of this process."""
     agreement: Agreement = ALONE
     """With the other partitions."""
+    content: tuple[Example, ...] = ()
+    """Of the data, where it is compared: see `LaunchConfig.tells_content`."""
     ranks: Ranks | None = None
     """Those among which the replica divides each batch, if it has several."""
 
@@ -86,6 +90,7 @@ class Prepared:
             train_samples=self.train.count,
             test_samples=self.test.count,
             sources=self.train.sources,
+            content=self.content,
         )
 
     def loss(self) -> LossOfBatch:
@@ -174,6 +179,10 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
             task, model.to(prepared.device), prepared.test, size, place
         )
     wanted = stop.measures(spec.stop, spec.evaluation)
+    if config.tells_content:
+        splits = {Split.TRAIN: prepared.train, Split.TEST: prepared.test}
+        found = (content.sketch(split, of, spec.seed) for split, of in splits.items())
+        prepared = replace(prepared, content=tuple(chain.from_iterable(found)))
     if stop.missing_measure(wanted, tried.measures) is not None:
         # What is measured may depend on the batch.
         whole = evaluation.evaluate(task, model, prepared.test, size, place)

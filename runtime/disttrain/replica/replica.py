@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import safetensors
@@ -32,6 +33,7 @@ from disttrain.errors import DistTrainError
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
 from disttrain.launch.exit_code import ExitCode
+from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import best_model, model_tensors
 from disttrain.replica.agreement import Act
@@ -44,6 +46,8 @@ from disttrain.task.task import Split
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
+
+Answer = Callable[[Result], None]
 
 
 class Commands:
@@ -60,14 +64,23 @@ class Commands:
         self._training = training
         self._upload = upload
 
-    def carry_out(self, command: Command) -> Result:
-        """The answer to the command. What goes wrong is told to the coordinator.
+    def carry_out(self, command: Command, answer: Answer) -> None:
+        """Answer at once, or an evaluation between two later steps.
 
-        Raises TaskError for a mistake of the task in training, which ends the replica, and
-        GroupLost: the command is then another replica's, or its next incarnation's.
+        What goes wrong is told to the coordinator. Raises TaskError for a mistake of the task in
+        training, which ends the replica, and GroupLost: the command is then another replica's, or
+        its next incarnation's.
         """
+        if isinstance(command, Evaluate) and command.model_file is None:
+            self._training.now.measure(
+                lambda fetch: answer(self._tried(command, partial(self._measure, command, fetch)))
+            )
+            return
+        answer(self._tried(command, partial(self._carry_out, command)))
+
+    def _tried(self, command: Command, act: Callable[[], Result]) -> Result:
         try:
-            return self._carry_out(command)
+            return act()
         except GroupLost:
             raise
         except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
@@ -83,8 +96,8 @@ class Commands:
                 self._upload(command.shards)
             case Checkpoint():
                 return self._training.now.write_part(command)
-            case Evaluate():
-                return self._evaluate(command)
+            case Evaluate(model_file=str(file)):
+                return self._evaluate(command, file)
             case Export():
                 export.export_named(command.checkpoint, command.out)
             case Drain():
@@ -98,15 +111,20 @@ class Commands:
                 return CommandFailed(message=f"'{command.kind}' is no command for a replica")
         return Done()
 
-    def _evaluate(self, command: Evaluate) -> Evaluated:
+    def _measure(self, command: Evaluate, fetch: Callable[[], Versions]) -> Evaluated:
         began = time.perf_counter()
-        versions: tuple[int, ...] = ()
-        if command.model_file is None:
-            versions = tuple(count for _, count in self._training.now.fetch_now())
-            model = self._model
-        else:
-            with copies.file_at(command.model_file) as file:
-                model = self._load(file)
+        versions = tuple(count for _, count in fetch())
+        return self._evaluated(command, self._model, versions, began)
+
+    def _evaluate(self, command: Evaluate, model_file: str) -> Evaluated:
+        began = time.perf_counter()
+        with copies.file_at(model_file) as file:
+            model = self._load(file)
+        return self._evaluated(command, model, (), began)
+
+    def _evaluated(
+        self, command: Evaluate, model: nn.Module, versions: tuple[int, ...], began: float
+    ) -> Evaluated:
         sums = self._prepared.evaluate(model, Split(command.split), command.batch_size)
         found = Evaluated(
             sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
@@ -226,9 +244,7 @@ class Replica:
             self._carry_out(numbered)
 
     def _carry_out(self, numbered: NumberedCommand) -> None:
-        self._coordinator.answer(numbered, self._commands.carry_out(numbered.order))
-        if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
-            self._training.now.evaluated()
+        self._commands.carry_out(numbered.order, partial(self._coordinator.answer, numbered))
         if isinstance(numbered.order, End):
             self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 

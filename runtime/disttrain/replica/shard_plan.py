@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from disttrain.job.strategy_kind import Formats
+from disttrain.job.strategy_kind import Exchanges, Formats
 from disttrain.parallel.layers.partitioned import Index
 from disttrain.parallel.partitioned import Partitioned
+from disttrain.parallel.pricing import Machine
 from disttrain.replica.partition_messages import Renewal, Tensors
 from disttrain.state import placement
 from disttrain.state.layout import ModelLayout, TensorSpec
@@ -24,7 +25,24 @@ class OfShards:
     """Bytes of trained parameters by shard. A replica has one connection to each."""
 
     pushed: tuple[int, ...]
+    """With what a rule wants beside a gradient."""
     fetched: tuple[int, ...]
+
+    def seconds(self, exchanges: Exchanges, machine: Machine, replicas: int) -> float:
+        """Of a step's part of them.
+
+        Each replica's first process has one line to all shards, and each shard has one to all
+        replicas, which push and fetch as often as each other.
+        """
+        often = zip((self.pushed, self.fetched), (exchanges.pushes, exchanges.fetches), strict=True)
+        return sum(
+            rate
+            * (
+                exchanges.parts * len(nbytes) * machine.latency_seconds
+                + max(sum(nbytes), replicas * max(nbytes)) / machine.bytes_per_second
+            )
+            for nbytes, rate in often
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +56,24 @@ class OfParts:
     shards: tuple[tuple[int, ...], ...]
     """Of each partition: those which hold a value that it trains."""
 
+    def seconds(self, machine: Machine) -> float:
+        """Of both, on the line of the first process."""
+        messages = 2 * (len(self.shards) - 1)
+        nbytes = self.given_bytes + self.returned_bytes
+        return messages * machine.latency_seconds + nbytes / machine.bytes_per_second
 
-def of_shards(layout: ModelLayout, shards: int, formats: Formats) -> OfShards:
+
+def of_shards(layout: ModelLayout, shards: int, formats: Formats, beside: int = 0) -> OfShards:
+    """`beside`: vectors that a replica pushes with each gradient."""
     table = placement.place(layout, shards)
-    pushed, fetched = (ElementType[each.name] for each in (formats.pushed, formats.fetched))
+    pushed, fetched, held = (
+        ElementType[each.name] for each in (formats.pushed, formats.fetched, formats.held)
+    )
     return OfShards(
-        pushed=tuple(_nbytes(table, shard, pushed) for shard in range(shards)),
+        pushed=tuple(
+            _nbytes(table, shard, pushed) + beside * _nbytes(table, shard, held)
+            for shard in range(shards)
+        ),
         fetched=tuple(_nbytes(table, shard, fetched) for shard in range(shards)),
     )
 

@@ -10,13 +10,12 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.length import Extent
 from disttrain.job.spec import Spec
-from disttrain.parameter_server.client import Versions
 from disttrain.replica.agreement import Act
 from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper, TrainingLoop
-from disttrain.replica.training import Training, TrainingInputs
+from disttrain.replica.training import Evaluate, Training, TrainingInputs
 from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
 
 MakePace = Callable[[int, int], Pace]
@@ -87,12 +86,8 @@ class SteppedTraining(Training):
         self._source.end()
         self._loop.drain()
 
-    def fetch_now(self) -> Versions:
-        return self._stepper.fetch_now()
-
-    def evaluated(self) -> None:
-        """Else the next gradient would be of what was measured, as old as that took."""
-        self._stepper.fetch_again()
+    def measure(self, evaluate: Evaluate) -> None:
+        self._stepper.measure(evaluate)
 
     def progress(self) -> Progress:
         return self._stepper.progress(self._lost)

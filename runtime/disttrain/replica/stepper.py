@@ -21,7 +21,7 @@ from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.task_calls import LossOfBatch
-from disttrain.replica.training import Counters
+from disttrain.replica.training import Counters, Evaluate
 from disttrain.replica.work import LostLeases, WorkItem
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.task import checks, user_code
@@ -139,6 +139,20 @@ class Stepper(ABC):
         self._computed_on = ()
         self._fetch_again()
         return self.acknowledged
+
+    def measure(self, evaluate: Evaluate) -> None:
+        """See `Training`; then compute with freshly fetched values.
+
+        Else the next gradient would be of what was measured, as old as that took.
+        """
+        evaluate(self.fetch_now)
+        self.fetch_again()
+
+    def finish_measuring(self) -> None:  # noqa: B027 - most measure at once.
+        """Return when everything that `measure` was called for is measured. Raises Cancelled."""
+
+    def between_steps(self) -> None:  # noqa: B027 - most have nothing to do there.
+        """Go on with what is done beside the steps."""
 
     def fetch_now(self) -> Versions:
         """Give the model what evaluations measure, freshly fetched; its versions.
@@ -316,6 +330,7 @@ class TrainingLoop:
         """
         stepper, counters = self._stepper, self._stepper.counters
         while not ends():
+            stepper.between_steps()
             if stepper.was_too_stale:
                 self._give_up()
             loaded = self._next_batch()
@@ -341,6 +356,7 @@ class TrainingLoop:
     def drain(self) -> None:
         """Drop the batches not begun; push everything and wait for the answers."""
         self._batches.drop()
+        self._stepper.finish_measuring()
         self._stepper.flush()
 
     def _compute(self, loaded: Loaded) -> BatchLoss:

@@ -26,6 +26,10 @@ LOG = logs.get(__name__)
 _IDLE_SECONDS = 0.01
 
 
+Evaluate = Callable[[Callable[[], Versions]], None]
+"""Measures the model, once the function that it is given has brought the values to it."""
+
+
 class TrainingInputs(NamedTuple):
     """What a training works with."""
 
@@ -105,12 +109,13 @@ class Training(ABC):
             message=f"a replica holds nothing that checkpoint {command.number} wants"
         )
 
-    def fetch_now(self) -> Versions:
-        """Give the model the shards' present values; their versions. Raises Cancelled."""
-        return ()
+    def measure(self, evaluate: Evaluate) -> None:
+        """Have the holders' present values measured, at once or between two later steps."""
+        evaluate(self.fetch_now)
 
-    def evaluated(self) -> None:  # noqa: B027 - to most it makes no difference.
-        """The values of `fetch_now` were measured, while the other replicas went on."""
+    def fetch_now(self) -> Versions:
+        """Give the model the holders' present values; their versions. Raises Cancelled."""
+        return ()
 
     def release(self) -> None:  # noqa: B027 - no stage follows most strategies.
         """Leave the connection to the next stage's training, after `drain`. Raises Cancelled."""

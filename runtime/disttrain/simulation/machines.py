@@ -101,5 +101,5 @@ def replica_counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-MOST_REPLICAS = 512
-"""Each has its model here, and three threads."""
+MOST_REPLICAS = 4096
+"""As of a job."""

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 
 from disttrain.job import stop
 from disttrain.job.stop import TargetMetric
-from disttrain.simulation.run import Point, Result
+from disttrain.job.strategies.sandblaster import lack_of_groups
+from disttrain.simulation.evaluations import Point, Result
 
 _COLUMNS = 40
 _HEIGHTS = "▁▂▃▄▅▆▇█"
@@ -54,7 +55,10 @@ def advice(outcome: Outcome) -> str:
     failed = [str(result.replicas) for result in results if not result.target_met]
     if failed:
         text += f". Not reached with {', '.join(failed)}: the rate may be too high for so many"
-    if taken.computing < _GOOD_USE:
+    lack = None if taken.groups is None else lack_of_groups(taken.groups, taken.replicas)
+    if lack is not None:
+        text += f". A batch {lack}"
+    elif taken.computing < _GOOD_USE:
         text += (
             f". They compute for {taken.computing:.0%} of their time only; "
             f"{outcome.less_network} use the network less"
@@ -115,7 +119,8 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield f"{_HEAD}  {name}"
     first = outcome.results[0]
     for result in outcome.results:
-        staleness = f"{result.staleness_at(0.5)} / {result.staleness_at(0.99)}"
+        ages = [result.staleness_at(share) for share in (0.5, 0.99)] if result.staleness else "-"
+        staleness = " / ".join(map(str, ages))
         value = _value(result.points[-1], outcome.target)
         shown = "-" if value is None else f"{value:.4g}"
         missed = "" if result.target_met is not False else ", not reached"

@@ -3,135 +3,33 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from disttrain.coordinator import strategies
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.coordinator.strategies import downpour as leasing
 from disttrain.job import defaults, names
-from disttrain.job.roles import Device
-from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.messages import Identity
 from disttrain.replay import final_values
-from disttrain.replay.final_values import Measured
-from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ShardInMemory
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, compute_with
-from disttrain.replica import model_tensors
 from disttrain.replica.connection import Sides
-from disttrain.replica.task_calls import TaskCalls
-from disttrain.simulation.errors import NotSimulated
+from disttrain.simulation.evaluations import Evaluations, Result
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines, StepTimes
 from disttrain.simulation.replica import SimulatedReplica
-from disttrain.state.placement import Placement, place
+from disttrain.simulation.setting import Setting
 from disttrain.state.vector import Vector
-from disttrain.task.task import Split
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role, Verb
 from disttrain.transport.in_memory import InMemoryTransport, Link, Network, Weather
 from disttrain.transport.virtual_time import Bell, VirtualTime
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """A job that can be simulated, with its task. See `replay.replica.Setting`."""
-
-    spec: Spec
-    task: TaskCalls
-    device: Device
-    placement: Placement
-    train_samples: int
-    sources: str = ""
-    """As in `DataLedger`."""
-    warm_start_samples: int = 0
-    """Those that one replica processes alone first."""
-
-    @property
-    def seed(self) -> int:
-        return self.spec.seed
-
-
-def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
-    """Raises NotSimulated, TaskError."""
-    spec = job.spec
-    *_, side = strategies.stages(spec)
-    if not isinstance(side, leasing.Asynchronous):
-        message = (
-            "spec.strategy: a batch method is not simulated; it gives the same bits with any "
-            "number of replicas, so run it and look at its seconds per iteration"
-        )
-        raise NotSimulated(message)
-    model = task.model(spec.seed)
-    tensors = model_tensors.describe(
-        model, defaults.precision(spec), task.parameter_groups(model), spec.task.frozen
-    )
-    train = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
-    return Setting(
-        spec=spec,
-        task=task,
-        device=spec.replicas.device,
-        placement=place(tensors.layout, spec.shards, side.settings.kept),
-        train_samples=train.count,
-        sources=train.sources,
-        warm_start_samples=side.warm_start_samples,
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """An evaluation of the shards' values, which takes no time."""
-
-    seconds: float
-    """Of virtual time since the run began."""
-    samples: int
-    measured: Measured
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """One run."""
-
-    replicas: int
-    seconds: float
-    """Until the target was met, or the end."""
-    samples: int
-    """In the shards' values then."""
-    target_met: bool | None
-    """None: the job has no target."""
-    nbytes: int
-    """Pushed and fetched by all replicas, without headers."""
-    staleness: dict[int, int]
-    """Pushes by their staleness, on all shards."""
-    computing: float
-    """Part of the replicas' time in which they computed."""
-    points: tuple[Point, ...] = field(repr=False)
-
-    def staleness_at(self, share: float) -> int:
-        """The smallest staleness that this part of the pushes does not exceed."""
-        wanted, seen = math.ceil(share * sum(self.staleness.values())), 0
-        for value in sorted(self.staleness):
-            seen += self.staleness[value]
-            if seen >= wanted:
-                return value
-        return 0
-
-    @property
-    def samples_per_second(self) -> float:
-        return self.samples / self.seconds if self.seconds else 0.0
-
-
-def _say_nothing(point: Point) -> None:
-    del point
 
 
 class SimulatedRun:
@@ -160,13 +58,7 @@ class SimulatedRun:
         )
         self.is_over = False
         self._machines = machines
-        self._evaluate_every = self._next_evaluation = evaluate_every
-        self._tell: Callable[[Point], None] = _say_nothing
-        self._points: list[Point] = []
-        self._target_met = False
-        self._best: float | None = None
-        self._worse = 0
-        """Evaluations in a row that found nothing better than the best."""
+        self.evaluations = Evaluations(setting, evaluate_every)
         self._has_ended = Bell(self.time)
         latency = machines.latency_seconds
         self._network = Network(
@@ -175,17 +67,14 @@ class SimulatedRun:
             weather=Weather(shortest=latency, longest=latency),
         )
         self.shards = [self._shard(index) for index in range(spec.shards)]
-        self._evaluated = Learner(setting, outgoing_buffers=0)
-        """Has the initial values, and then those of each evaluation."""
-        initial = self._evaluated.model.values_to_upload()
+        initial = self.evaluations.learner.model.values_to_upload()
         for shard in self.shards:
             shard.begin_with(initial)
         self._members = [self._replica(index) for index in range(replicas)]
         self._running = replicas
 
-    def run(self, tell: Callable[[Point], None] = _say_nothing) -> Result:
-        """Until a condition of `spec.stop` is met; `tell` is called with each evaluation."""
-        self._tell = tell
+    def run(self) -> Result:
+        """Until a condition of `spec.stop` is met."""
         threads = torch.get_num_threads()
         for shard in self.shards:
             self.time.start(partial(self._serve, shard, threads))
@@ -198,7 +87,8 @@ class SimulatedRun:
         is_judged, self.is_over = self.is_over, True
         for shard in self.shards:
             shard.shard.stage.finish()
-        if not is_judged and (not self._points or self._points[-1].samples < self._samples):
+        points = self.evaluations.points
+        if not is_judged and (not points or points[-1].samples < self._samples):
             self._evaluate()
         try:
             return self._result()
@@ -303,43 +193,23 @@ class SimulatedRun:
             if (
                 request.header.verb == Verb.PUSH
                 and not self.is_over
-                and self._samples >= self._next_evaluation
+                and self._samples >= self.evaluations.next_samples
             ):
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        final_values.take_over(self._evaluated, self.values())
-        measured = final_values.measure_module(self.setting, self._evaluated.module)
-        point = Point(seconds=self.time.now, samples=self._samples, measured=measured)
-        self._points.append(point)
-        self._next_evaluation = point.samples + self._evaluate_every
-        self._tell(point)
-        stop = self.setting.spec.stop
-        target, patience = stop.target_metric, stop.patience
-        if target is not None and target.is_met(measured.measures.get(target.name, math.nan)):
-            self._target_met = self.is_over = True
-        if patience is not None:
-            value = patience.value_of(measured.measures, measured.loss)
-            better = patience.improves(value, self._best)
-            self._best, self._worse = (value, 0) if better else (self._best, self._worse + 1)
-            self.is_over = self.is_over or self._worse >= patience.evaluations
+        if self.evaluations.add(self.time.now, self._samples, self.values()):
+            self.is_over = True
         if self.is_over:
             self._has_ended.ring()
 
     def _result(self) -> Result:
-        last, has_target = self._points[-1], self.setting.spec.stop.target_metric is not None
         staleness: Counter[int] = Counter()
         for shard in self.shards:
             staleness += shard.records.staleness
-        in_all = last.seconds * self.replicas
-        computing = sum(member.computing_seconds for member in self._members)
-        return Result(
+        return self.evaluations.result(
             replicas=self.replicas,
-            seconds=last.seconds,
-            samples=last.samples,
-            target_met=self._target_met if has_target else None,
             nbytes=sum(member.nbytes for member in self._members),
-            staleness=dict(staleness),
-            computing=min(1.0, computing / in_all) if in_all else 0.0,
-            points=tuple(self._points),
+            computing_seconds=sum(member.computing_seconds for member in self._members),
+            staleness=staleness,
         )

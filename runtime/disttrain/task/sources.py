@@ -63,6 +63,8 @@ class SourcesReader(Dataset[Any]):
         counts = [self._counted(source) for source in range(len(self._names))]
         self._ends = list(accumulate(counts))
         self._open = threading.local()
+        self.begins = [end - count for end, count in zip(self._ends, counts, strict=True) if count]
+        """Number of the first sample of each source that has any."""
         told = json.dumps([self._names, counts]).encode()
         self.digest = hashlib.blake2b(told, digest_size=16).hexdigest()
         """Of names and numbers of samples: replicas with the same one have the same portions."""

@@ -156,10 +156,11 @@ class Dialer:
         code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
-        self._connecting = None
         self._places.clear()
         context = None if self._tls is None else self._tls.current
+        # Until there is a stream to close, it is the socket that has to be closed.
         self._stream = Stream(made, context, is_server=False)
+        self._connecting = None
 
     def _drop(self) -> None:
         for one in (self._connecting, self._stream):

@@ -6,15 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders.jobs import SMALL
+from builders.jobs import SMALL, a_job
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit, reading
 from disttrain.audit.evidence import Incarnation
 from disttrain.audit.finding import Verdict
-from disttrain.launch.run_folder import RunFolder
+from disttrain.job.names import Role
+from disttrain.launch import config as launch_config
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.errors import NotARunFolder
+from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.ledger import Kind
+from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry import record_file
+from disttrain.transport.config import TransportKind
 
 
 @pytest.fixture(name="run")
@@ -90,6 +96,70 @@ def _no_json(run: RunFolder) -> Path:
 
 def test_a_run_that_can_be_read_is_clean(run: RunFolder) -> None:
     assert audit.is_clean(audit.audit(reading.read(run.path)))
+
+
+@pytest.fixture(name="elsewhere")
+def _elsewhere(run: RunFolder, tmp_path: Path) -> RunFolder:
+    """The output folder of a joiner, with the only log of replica 1."""
+    joiner = RunFolder(tmp_path / "joined")
+    joiner.ledger.mkdir(parents=True)
+    log = replica_ledger.path_of(run.ledger, 1, 1)
+    log.rename(joiner.ledger / log.name)
+    return joiner
+
+
+def test_the_log_of_a_joiner_is_read_from_its_own_folder(
+    run: RunFolder, elsewhere: RunFolder
+) -> None:
+    assert not audit.is_clean(audit.audit(reading.read(run.path)))
+    assert audit.is_clean(audit.audit(reading.read(run.path, [elsewhere.path])))
+    assert audit.is_clean(audit.audit(reading.read(run.path, [elsewhere.ledger])))
+
+
+def test_of_two_copies_of_a_log_the_longer_one_counts(run: RunFolder, elsewhere: RunFolder) -> None:
+    log = replica_ledger.path_of(elsewhere.ledger, 1, 1)
+    short = replica_ledger.path_of(run.ledger, 1, 1)
+    short.write_bytes(log.read_bytes()[: 2 * replica_ledger.RECORD.itemsize])
+
+    assert audit.is_clean(audit.audit(reading.read(run.path, [elsewhere.path])))
+    short.write_bytes(bytes(replica_ledger.RECORD.itemsize))
+    findings = audit.audit(reading.read(run.path, [elsewhere.path]))
+    assert "there is another log of this name" in audit.text(findings).splitlines()[-1]
+
+
+def test_a_folder_without_the_log_of_a_replica_is_refused(
+    run: RunFolder, elsewhere: RunFolder, tmp_path: Path
+) -> None:
+    replica_ledger.path_of(elsewhere.ledger, 1, 1).unlink()
+    (elsewhere.ledger / "shard-0.i1.bin").touch()
+    for folder in (elsewhere.path, tmp_path / "none"):
+        with pytest.raises(NotARunFolder, match=r"--ledger: .* holds no log of a replica"):
+            reading.read(run.path, [folder])
+
+
+def test_the_log_of_a_joiner_of_another_run_is_refused(
+    run: RunFolder, elsewhere: RunFolder, tmp_path: Path
+) -> None:
+    record = RunRecord(
+        job_uid="one", task_folder=tmp_path, launcher_pid=1, sockets=tmp_path, cores=2, processes={}
+    )
+    run.record.write_bytes(record.to_json())
+    config = LaunchConfig(
+        job=a_job(),
+        job_uid="other",
+        role=Role.REPLICA,
+        index=None,
+        run_folder=elsewhere.path,
+        task_folder=tmp_path,
+        coordinator_address="tcp://127.0.0.1:1",
+        transport=TransportKind.TCP,
+        threads=1,
+    )
+    elsewhere.config("replica").parent.mkdir(exist_ok=True)
+    launch_config.write(elsewhere.config("replica"), config)
+
+    with pytest.raises(NotARunFolder, match="of a joiner of another run"):
+        reading.read(run.path, [elsewhere.path])
 
 
 @pytest.mark.parametrize(

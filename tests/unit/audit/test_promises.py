@@ -435,7 +435,30 @@ def test_an_incarnation_without_a_log_is_named() -> None:
 
     run = a_run_with_a_death()
     del run.replicas[1, 2]
-    assert findings(run)["lo"].violations == ("replica-1 (incarnation 2) pushed, but has no log",)
+    found = findings(run)
+    assert found["lo"].violations == ("replica-1 (incarnation 2) pushed, but has no log",)
+    said = {key for key, one in found.items() if LACKS in one.evidence}
+    # What compares logs of shards alone is checked as ever.
+    assert said == {"1", "4", "5", "6", "7", "fi", "sa"} - not_applicable(found)
+
+
+def test_of_a_joiner_without_a_log_it_is_said_how_to_give_it() -> None:
+    run = a_run_with_a_death()
+    del run.replicas[1, 2]
+
+    found = {one.promise: one for one in audit.audit(replace(run.evidence(), joiners_from=1))}
+
+    (said,) = found[logs.PROMISE].violations
+    assert said.endswith("it joined from elsewhere, give its output folder with --ledger")
+    own = {one.promise: one for one in audit.audit(replace(run.evidence(), joiners_from=2))}
+    assert "--ledger" not in own[logs.PROMISE].violations[0]
+
+
+LACKS = "without the log of replica-1 (incarnation 2)"
+
+
+def not_applicable(found: dict[str, Finding]) -> set[str]:
+    return {key for key, one in found.items() if one.verdict is Verdict.NOT_APPLICABLE}
 
 
 def test_a_log_that_ends_in_half_a_record_is_named() -> None:

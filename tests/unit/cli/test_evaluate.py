@@ -10,8 +10,7 @@ from torch import nn
 from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.runs import set_field
 from disttrain.checkpoint import names
-from disttrain.cli import main
-from disttrain.cli.checkpoint_evaluation import partitions_of
+from disttrain.cli import grids, main
 from disttrain.cli.divided_evaluation import divided_as
 from disttrain.coordinator.journal.state import State, to_json
 from disttrain.job import parsing
@@ -62,12 +61,12 @@ def test_the_partitions_asked_for_take_the_place_of_those_of_training(
         parsing.parse_job(MANIFEST.replace("REPLICAS", text), source="job.yaml")
         for text in (trained, wanted)
     )
-    found = divided_as(job, partitions_of(*asked))
+    found = divided_as(job, grids.processes(*asked))
     assert found.spec.replicas == as_wanted.spec.replicas
 
 
 def test_one_process_evaluates_whatever_the_manifest_says_of_training() -> None:
-    assert partitions_of(None, None).partitions == 1
+    assert grids.processes(None, None).partitions == 1
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from disttrain.cli import plan_picture, plan_text
 from disttrain.cli.main import main
 from disttrain.cli.plan_beside import Beside
+from disttrain.job.strategy_kind import Exchanges
 from disttrain.parallel import Grid
-from disttrain.parallel.cost import PlannedStep
+from disttrain.parallel.pricing import PartitionCost, PlannedStep
 from disttrain.replica.shard_plan import OfParts
 
 TASKS = Path(__file__).parents[2] / "tasks"
@@ -103,7 +104,7 @@ def test_shards_of_partitions_are_told_briefly(
 ) -> None:
     parts = OfParts(given_bytes=0, returned_bytes=0, shards=shards)
 
-    (line,) = Beside(None, {Grid(1, 2): parts}).lines(1.0)
+    (line,) = Beside(None, {Grid(1, 2): parts}, Exchanges(), 1).lines()
 
     assert line.endswith(said)
 
@@ -119,6 +120,87 @@ def test_it_divides_as_the_manifest_says(
     (step,) = json.loads(capsys.readouterr().out)["steps"]
     # Both have the filters; the first one has the whole Linear.
     assert step["parameters"] == 40 + 650
+
+
+def test_layers_that_lie_whole_on_partitions_are_planned_in_slices(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replicas = 'replicas: {partitions: 2, wholeOn: {"0": 0, "2": 0, "4": 1}, microBatches: 4}'
+    job.write_text(job.read_text() + f"  {replicas}\n")
+    # The convolution has 2 * 8 * 64 * 4 * 9 products, its gradient too.
+    said = ("--partitions", "1,2", "--flops", "1e9", "--latency", "0", "--bandwidth", "1000Gb")
+
+    assert planned(monkeypatch, job, *said, "--json") == 0
+    one, two = json.loads(capsys.readouterr().out)["steps"]
+    assert planned(monkeypatch, job, *said) == 0
+    first, second = (
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("1x2, partition")
+    )
+
+    assert [each["parameters"] for each in two["costs"]] == [40, 650]
+    assert one["costs"][0]["parameters"] == 690
+    # Four slices with 64 numbers of each sample, and 10 of the output at once; and back.
+    assert [each["messages"] for each in two["costs"]] == [4 + 1, 4 + 1]
+    assert [each["nbytes"] for each in two["costs"]] == [4 * 8 * (64 + 10)] * 2
+    # The first one's gradient is of its weights alone, the other's of its input, too.
+    first_stage, second_stage = 8 * 2 * 64 * 36 * 1e-9, 8 * 2 * 640 * 1e-9
+    assert two["idle_seconds"] == pytest.approx((1 + 2) * second_stage / 4)
+    layers = two["seconds"] - sum(two["beside"].values())
+    assert layers == pytest.approx(2 * first_stage + 3 * second_stage / 4, rel=1e-3)
+    assert first.startswith("1x2, partition 0: 7.37e-05 GFLOP, 40 parameters, activations ")
+    assert second.endswith("sends 2.37 kB in 5 messages")
+
+
+def test_a_step_has_what_goes_to_shards_and_partitions(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--partitions", "1,2", "--flops", "1e9", "--latency", "0", "--bandwidth", "1MB")
+    often, seldom = (
+        "strategy: {downpour: {}}",
+        "strategy: {downpour: {pushEvery: 4, fetchEvery: 2}}",
+    )
+    found = []
+    for strategy in (often, seldom, seldom[:-2] + ", pushAs: bfloat16}}"):
+        job.write_text(job.read_text().replace(often, strategy))
+        often = strategy
+        assert planned(monkeypatch, job, *said, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["steps"])
+
+    # 690 parameters in single precision.
+    push = fetch = 4 * 690 / 1e6
+    wanted = (push + fetch, push / 4 + fetch / 2, push / 8 + fetch / 2)
+    for steps, seconds in zip(found, wanted, strict=True):
+        for step in steps:
+            assert step["beside"]["pushes and fetches"] == pytest.approx(seconds)
+        one, two = (step["beside"]["values of partitions"] for step in steps)
+        # Filters, a half of the Linear, and the latter's gradient with two marks.
+        assert (one, two) == (0.0, pytest.approx((4 * (40 + 2 * 325) + 2) / 1e6))
+        assert steps[0]["seconds"] == pytest.approx(steps[0]["flops"] / 1e9 + seconds)
+
+
+def test_where_replicas_share_shards_a_step_takes_longer(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for replicas in (1, 6):
+        said = ("--partitions", "1", "--flops", "1e9", "--latency", "0", "--json", "--set")
+        assert planned(monkeypatch, job, *said, f"spec.replicas.count={replicas}") == 0
+        (step,) = json.loads(capsys.readouterr().out)["steps"]
+        found.append(step["beside"]["pushes and fetches"])
+
+    assert found[1] == pytest.approx(6 * found[0])
+
+
+def test_the_stacks_of_an_autoencoder_are_planned_jointly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[3] / "examples/autoencoder/job-small.yaml"
+
+    assert planned(monkeypatch, example, "--partitions", "1,2x2", "--flops", "1e9") == 0
+
+    _, _, one, four, *_, note, _, _, _ = capsys.readouterr().out.splitlines()
+    assert [one.split()[:2], four.split()[:2]] == [["1", "1x1"], ["4", "2x2"]]
+    assert note.startswith("the loss calls the layers of stacks, and not the model: planned is")
 
 
 def test_inference_has_fewer_products_and_less_memory(
@@ -180,17 +262,16 @@ def test_a_mistake_is_named(
 
 
 def a_step(grid: tuple[int, int], seconds: float) -> PlannedStep:
+    cost = PartitionCost(
+        flops=seconds, parameters=1, activation_bytes=1, memory_bytes=1, nbytes=0, messages=0
+    )
     return PlannedStep(
         grid=Grid(*grid),
         seconds=seconds,
         waiting_seconds=0.0,
         crossing_seconds=0.0,
-        flops=1.0,
-        parameters=1,
-        activation_bytes=1,
-        memory_bytes=1,
-        nbytes=0,
-        messages=0,
+        idle_seconds=0.0,
+        costs=(cost,),
         notes=(),
     )
 

@@ -11,13 +11,14 @@ import pytest
 from builders.jobs import a_job
 from disttrain.cli import main
 from disttrain.coordinator.protocol import leave_notices
-from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.notices import REMOVED
+from disttrain.coordinator.protocol import notices as notices_
 from disttrain.job import defaults
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import plan
 from disttrain.launcher.plan import Place
+
+PLACE = "joiner-a1"
 
 
 @pytest.fixture
@@ -39,16 +40,20 @@ def run(tmp_path: Path) -> Iterator[RunFolder]:
         cores=2,
     )
     launch_config.write(folder.config("coordinator"), plan.plan(job, place)["coordinator"])
-    tell(folder, "live")
+    tell(folder)
     held = folder.lock()
     yield folder
     os.close(held)
 
 
-def tell(folder: RunFolder, state: str, reason: str = "") -> None:
-    joiner = {"name": "replica-2", "incarnation": 3, "state": state, "reason": reason}
+def tell(folder: RunFolder, *removed: str) -> None:
+    joiner = {"name": "replica-2", "incarnation": 3, "state": "live", "place": PLACE}
     own = [{"name": name, "incarnation": 1, "state": "live"} for name in ("shard-0", "replica-0")]
-    folder.status.write_text(json.dumps({"phase": "Running", "members": [*own, joiner]}))
+    loop = {"name": "replica-9", "incarnation": 1, "state": "live"}
+    members = [*own, joiner, loop]
+    folder.status.write_text(
+        json.dumps({"phase": "Running", "members": members, "removed": removed})
+    )
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -95,13 +100,13 @@ def test_of_a_run_that_is_over_nobody_is_removed(
 def test_a_joiner_is_gone_when_the_coordinator_says_so(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    notices, members = leave_notices.in_folder(run.path), list[MemberId]()
+    notices, said = leave_notices.in_folder(run.path), list[notices_.Notice]()
 
     def coordinator() -> None:
         while not (found := notices.read()):
             pass
-        members.extend(notice.member for notice in found.values())
-        tell(run, "dead", REMOVED)
+        said.extend(found.values())
+        tell(run, PLACE)
 
     thread = threading.Thread(target=coordinator)
     thread.start()
@@ -109,5 +114,5 @@ def test_a_joiner_is_gone_when_the_coordinator_says_so(
     thread.join()
 
     assert code == 0
-    assert [(one.name, one.incarnation) for one in members] == [("replica-2", 3)]
+    assert said == [notices_.Remove(place=PLACE)]
     assert "replica-2 is removed" in capsys.readouterr().out

@@ -80,6 +80,24 @@ def test_several_manifests_are_compared_each_with_its_fields(
     assert max(each["runs"][0]["samples"] for each in documents) <= 800
 
 
+def test_a_batch_method_is_simulated_with_more_replicas_than_it_has_groups(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = (
+        "sandblaster: {portionSize: 100, pushEveryPortions: 1, backupTasks: {enabled: false}, "
+        "optimizer: {lbfgs: {}}}"
+    )
+    text = JOB.replace("downpour: {optimizer: {sgd: {learningRate: 0.05}}}", method)
+    job.write_text(text.replace("  batchSize: 8\n", ""))
+    said = ("--replicas", "1,8,2000", "--step-seconds", "0.1", "--set", "spec.stop.epochs=20")
+    assert simulated(monkeypatch, job, *said) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["1", "8", "2000"]
+    assert len({line.split()[3] for line in lines[2:5]}) == 1, "samples"
+    assert " -  " in lines[2]
+    assert lines[-1].startswith("Take 8 replicas: accuracy >= 0.5 after")
+
+
 @pytest.mark.parametrize(
     ("said", "code", "message"),
     [
@@ -90,6 +108,8 @@ def test_several_manifests_are_compared_each_with_its_fields(
         (("sub/../job.yaml",), 2, "job.yaml is given twice; name each manifest once"),
         (("--step-seconds", "inf"), 2, "'--step-seconds'"),
         (("--latency", "1e300"), 2, "'--latency'"),
+        (("--replicas", "1,600"), 2, "600 of strategy.downpour are too many"),
+        (("--replicas", "5000"), 2, "at least 1 and at most 4096"),
         (("--set", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
         (("--set", "spec.task.entrypoint=proving:Absent"), 1, "Absent"),
     ],

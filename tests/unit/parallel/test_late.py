@@ -1,15 +1,21 @@
-"""Gradients of parameters that are computed while messages are under way."""
+"""What is computed while messages are under way."""
 
 import copy
 from collections.abc import Mapping
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from builders.divided import far, undivided, whole_of
 from builders.partitions import Meeting, Thread, in_partitions
-from disttrain.parallel import Grid, Partitioned, partition
+from disttrain.parallel import Grid, Partitioned, late, partition
 from disttrain.parallel.communicator import Communicator, Exchange, Traffic
 
 
@@ -108,3 +114,81 @@ def test_time_in_which_nothing_is_computed_is_counted() -> None:
         return peers.traffic
 
     assert all(each.exposed_seconds > 0.0 for each in in_partitions(2, one))
+
+
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the products of this thread."""
+
+    def __init__(self, seen: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._seen = seen
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func.overloadpacket in {*flop_registry, torch.ops.aten.addmm_}:
+            self._seen.append("product")
+        return func(*args, **(kwargs or {}))
+
+
+BEFORE_AND_AFTER = ["begin", "product", "wait", "product"]
+AFTER = ["begin", "wait", "product"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "width", "overlaps", "wanted"),
+    [
+        (nn.Conv2d(3, 4, 3, padding=1), 12, True, BEFORE_AND_AFTER),
+        (nn.Conv2d(3, 4, 3, padding=1), 12, False, AFTER),
+        # Of three columns one is at the border: too many to be computed twice.
+        (nn.Conv2d(3, 4, 3, padding=1), 6, True, AFTER),
+        (nn.Conv2d(3, 4, 3, padding=1).requires_grad_(requires_grad=False), 12, True, AFTER),
+        (nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 12, 6)), 12, True, BEFORE_AND_AFTER),
+        (nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 12, 6)), 12, False, AFTER),
+    ],
+)
+def test_what_is_here_is_computed_before_the_rest_is_waited_for(
+    layer: nn.Module, width: int, *, overlaps: bool, wanted: list[str]
+) -> None:
+    meeting = Meeting(2)
+    model = nn.Sequential(nn.MaxPool2d(1), layer)
+
+    def one(peers: Communicator) -> list[str]:
+        watched = Watched(peers.rank, meeting)
+        watched.overlaps = overlaps
+        made = partition(copy.deepcopy(model), Grid(1, 2), watched, (3, 4, width))
+        with Products(watched.seen):
+            made.divided(torch.randn(2, 3, 4, width))
+        return watched.seen
+
+    assert in_partitions(2, one) == [wanted, wanted]
+
+
+@settings(max_examples=30)
+@given(
+    grid=st.sampled_from([(1, 2), (2, 1), (2, 2), (1, 3), (2, 3)]),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.integers(1, 2),
+    padding=st.integers(0, 2),
+)
+def test_outputs_at_a_border_are_those_of_one_process(
+    grid: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: int,
+    padding: int,
+) -> None:
+    model = nn.Sequential(
+        nn.MaxPool2d(1), nn.Conv2d(2, 3, kernel, stride, padding, dilation), nn.Flatten()
+    )
+    x = torch.randn(2, 2, 23, 29, dtype=torch.float64)
+    model.append(nn.Linear(model.double()(x).shape[1], 7).double())
+    wanted = model(x).detach()
+
+    with mock.patch.object(late, "MOST_AGAIN", 1.0):
+        found = in_partitions(
+            grid[0] * grid[1],
+            lambda peers: partition(copy.deepcopy(model), Grid(*grid), peers, x.shape[1:])(x),
+        )
+    assert max(far(each.detach(), wanted) for each in found) < 1e-12

@@ -3,7 +3,8 @@
 import pytest
 
 from builders.paper_networks import CLUSTER_OF_2012, COTS, DISTBELIEF, GPU_OF_2013
-from disttrain.parallel.cost import PlannedStep, Purpose
+from disttrain.parallel import pricing
+from disttrain.parallel.pricing import PlannedStep, Purpose
 
 FIRST, *_, LARGEST = DISTBELIEF
 SMALL, *_, LARGE = COTS
@@ -17,7 +18,8 @@ def test_a_fully_connected_model_is_fastest_on_eight_machines() -> None:
     counts = DISTBELIEF[FIRST].counts((1, 2, 4, 8, 16, 32))
 
     training, inference = (
-        gains([each.step(CLUSTER_OF_2012, purpose) for each in counts]) for purpose in Purpose
+        gains([pricing.step(each, CLUSTER_OF_2012, purpose) for each in counts])
+        for purpose in Purpose
     )
 
     assert training[8] == max(training.values()) == pytest.approx(2.2, abs=0.1)
@@ -30,7 +32,8 @@ def test_a_large_locally_connected_model_goes_on_gaining() -> None:
     counts = DISTBELIEF[LARGEST].counts((1, 16, 81))
 
     training, inference = (
-        gains([each.step(CLUSTER_OF_2012, purpose) for each in counts]) for purpose in Purpose
+        gains([pricing.step(each, CLUSTER_OF_2012, purpose) for each in counts])
+        for purpose in Purpose
     )
 
     for found in (training, inference):
@@ -40,7 +43,7 @@ def test_a_large_locally_connected_model_goes_on_gaining() -> None:
 
 def test_gpus_gain_more_with_more_parameters() -> None:
     small, large = (
-        gains([each.step(GPU_OF_2013) for each in COTS[name].counts((1, 4, 16))])
+        gains([pricing.step(each, GPU_OF_2013) for each in COTS[name].counts((1, 4, 16))])
         for name in (SMALL, LARGE)
     )
 

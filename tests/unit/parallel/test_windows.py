@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.divided import elements, messages
-from disttrain.parallel.windows import Box, Grid, Plan, Span, split
+from disttrain.parallel.windows import Box, Grid, Plan, Span, split, square_grid
 
 lengths = st.integers(0, 12)
 spans = st.tuples(st.integers(-3, 12), st.integers(0, 9)).map(lambda t: Span(t[0], t[0] + t[1]))
@@ -63,3 +63,8 @@ def test_everything_needed_comes_once_and_nothing_else(
 def test_a_plan_is_of_as_many_windows_on_both_sides() -> None:
     with pytest.raises(ValueError, match="1 partitions own and 2 need"):
         Plan(Grid(1, 1).windows(2, 2), Grid(1, 2).windows(2, 2))
+
+
+@pytest.mark.parametrize(("count", "grid"), [(1, (1, 1)), (6, (2, 3)), (7, (1, 7)), (81, (9, 9))])
+def test_a_grid_is_as_square_as_it_can_be(count: int, grid: tuple[int, int]) -> None:
+    assert square_grid(count) == Grid(*grid)

@@ -15,6 +15,7 @@ from disttrain.coordinator.protocol.commands import (
     Drain,
     Evaluate,
     LeaveWarmStart,
+    Result,
     Upload,
 )
 from disttrain.coordinator.protocol.commands import Split as Told
@@ -33,7 +34,8 @@ def commands_that_raise(error: Exception, task: TaskCalls | None = None) -> Comm
     def act(*_: object) -> Any:
         raise error
 
-    training: Any = SimpleNamespace(now=SimpleNamespace(fetch_now=act, drain=act), next_stage=act)
+    now = SimpleNamespace(measure=lambda evaluate: evaluate(act), drain=act)
+    training: Any = SimpleNamespace(now=now, next_stage=act)
     model = nn.Linear(1, 1)
     prepared: Any = SimpleNamespace(
         task=task,
@@ -44,14 +46,21 @@ def commands_that_raise(error: Exception, task: TaskCalls | None = None) -> Comm
     return Commands(prepared, training, act)
 
 
+def answer_of(commands: Commands, command: Any) -> Result:
+    answers: list[Result] = []
+    commands.carry_out(command, answers.append)
+    (answer,) = answers
+    return answer
+
+
 @pytest.mark.parametrize("command", [Drain(), LeaveWarmStart()])
 def test_a_mistake_of_the_task_in_training_is_no_answer_but_the_end(command: Any) -> None:
     with pytest.raises(TaskError, match=r"'teacher\.weight'"):
-        commands_that_raise(FROZEN).carry_out(command)
+        answer_of(commands_that_raise(FROZEN), command)
 
 
 def test_what_else_goes_wrong_is_answered() -> None:
-    answer = commands_that_raise(ModelNotSupported("no such type")).carry_out(Upload(shards=(0,)))
+    answer = answer_of(commands_that_raise(ModelNotSupported("no such type")), Upload(shards=(0,)))
 
     assert answer == CommandFailed(message="no such type")
 
@@ -76,7 +85,7 @@ def test_an_exported_model_that_does_not_fit_asks_whether_the_task_built_another
     safetensors.torch.save_file(nn.Linear(1, 1).state_dict(), file)
     commands = commands_that_raise(FROZEN, TaskCalls(Wider()))
 
-    answer = commands.carry_out(Evaluate(split=Told.TEST, batch_size=1, model_file=str(file)))
+    answer = answer_of(commands, Evaluate(split=Told.TEST, batch_size=1, model_file=str(file)))
 
     assert isinstance(answer, CommandFailed)
     assert "size mismatch for weight" in answer.message
@@ -87,4 +96,11 @@ def test_an_exported_model_that_does_not_fit_asks_whether_the_task_built_another
 def test_a_group_that_is_lost_in_an_evaluation_is_no_answer_but_the_end() -> None:
     command = Evaluate(split=Told.TEST, batch_size=1, model_file=None)
     with pytest.raises(GroupLost):
-        commands_that_raise(GroupLost("a member has ended")).carry_out(command)
+        answer_of(commands_that_raise(GroupLost("a member has ended")), command)
+
+
+def test_a_mistake_of_the_task_in_an_evaluation_is_an_answer() -> None:
+    command = Evaluate(split=Told.TEST, batch_size=1, model_file=None)
+    answer = answer_of(commands_that_raise(FROZEN), command)
+
+    assert answer == CommandFailed(message=str(FROZEN))

@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from disttrain.job.strategy_kind import Formats, Numbers, PushedNumbers
+from disttrain.job.strategy_kind import Exchanges, Formats, Numbers, PushedNumbers
 from disttrain.parallel import Grid, LocallyConnected2d
-from disttrain.parallel.cost import counted
+from disttrain.parallel.counting import counted
 from disttrain.parallel.partitioned import Partitioned
+from disttrain.parallel.pricing import Machine
 from disttrain.replica import model_tensors, shard_plan
+from disttrain.replica.shard_plan import OfParts, OfShards
 from disttrain.state import placement
 from disttrain.state.layout import ModelLayout
 
@@ -96,3 +98,35 @@ def test_where_replicas_hold_the_parameters_there_are_no_shards() -> None:
 
     assert found.shards == ((), ())
     assert found.given_bytes > found.returned_bytes > 0
+
+
+MACHINE = Machine(flops_per_second=1e9, bytes_per_second=100.0, latency_seconds=1.0)
+
+
+def test_a_step_has_its_part_of_pushes_and_fetches() -> None:
+    shards = OfShards(pushed=(300, 100), fetched=(200, 200))
+    often = Exchanges(pushes=0.5, fetches=0.25)
+
+    # Two messages, and 400 bytes on the line of the replica.
+    assert shards.seconds(often, MACHINE, 1) == pytest.approx((0.5 + 0.25) * (2 + 4))
+    # Of three replicas, 900 bytes on the line of a shard, and 600.
+    assert shards.seconds(often, MACHINE, 3) == pytest.approx(0.5 * (2 + 9) + 0.25 * (2 + 6))
+    in_parts = often._replace(parts=4)
+    assert shards.seconds(in_parts, MACHINE, 1) == pytest.approx((0.5 + 0.25) * (8 + 4))
+
+
+def test_values_and_gradients_take_the_line_of_the_first_process() -> None:
+    parts = OfParts(given_bytes=300, returned_bytes=100, shards=((), (), ()))
+
+    assert parts.seconds(MACHINE) == pytest.approx(2 * 2 + 4)
+    assert OfParts(given_bytes=0, returned_bytes=0, shards=((),)).seconds(MACHINE) == 0.0
+
+
+def test_a_rule_may_want_more_than_gradients() -> None:
+    layout = model_tensors.describe(a_model()).layout
+    formats = Formats(pushed=PushedNumbers.BFLOAT16)
+
+    plain, more = (shard_plan.of_shards(layout, 3, formats, beside) for beside in (0, 1))
+
+    # In single precision, as what is fetched.
+    assert sum(more.pushed) == sum(plain.pushed) + sum(plain.fetched)

@@ -49,9 +49,6 @@ class StageTraining(Training):
     def fetch_now(self) -> Versions:
         return ()
 
-    def evaluated(self) -> None:
-        pass
-
     def progress(self) -> Progress:
         return Progress(position=Position(lease=self._samples), samples=self._samples)
 

@@ -11,8 +11,8 @@ from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.replay.final_values import Measured
 from disttrain.simulation import outcome
+from disttrain.simulation.evaluations import Point, Result
 from disttrain.simulation.outcome import Outcome
-from disttrain.simulation.run import Point, Result
 
 DOWNPOUR = Downpour()
 TARGET = TargetMetric(name="accuracy", at_least=0.9)
@@ -52,6 +52,17 @@ def test_more_replicas_are_taken_as_long_as_they_are_worth_it() -> None:
     found = advice(a_result(1, 100.0), a_result(4, 30.0), a_result(16, 29.0))
     assert found.startswith("Take 4 replicas: accuracy >= 0.9 after 30 s, 3.3 times as fast as 1")
     assert "16 replicas: 29 s" in found
+
+
+def test_replicas_without_a_group_are_told_instead_of_the_network() -> None:
+    found = advice(a_result(1, 100.0), a_result(16, 30.0, computing=0.3, groups=10))
+    assert "A batch makes 10 groups of portions for 16 replicas, so that 6 of them" in found
+    assert "network" not in found
+
+
+def test_a_batch_method_has_no_staleness_to_show() -> None:
+    shown = outcome.text(an_outcome(a_result(4, 30.0, staleness={}, groups=10)))
+    assert "          -  " in shown.splitlines()[2]
 
 
 def test_a_number_behind_one_that_is_not_worth_it_may_be() -> None:

@@ -12,8 +12,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from disttrain import Batch
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.simulation.evaluations import Result
 from disttrain.simulation.machines import Machines
-from disttrain.simulation.run import Result, SimulatedRun, prepare
+from disttrain.simulation.run import SimulatedRun
+from disttrain.simulation.setting import prepare
 from disttrain.state.fragments import Fragment
 from disttrain.state.vector import PARAMETERS
 from tasks.proving import Proving

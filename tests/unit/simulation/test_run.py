@@ -12,9 +12,10 @@ from torch.utils.data import Dataset
 from disttrain import Split
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica.task_calls import TaskCalls
-from disttrain.simulation.errors import NotSimulated
+from disttrain.simulation.evaluations import Result
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines
-from disttrain.simulation.run import Result, Setting, SimulatedRun, prepare
+from disttrain.simulation.run import SimulatedRun
+from disttrain.simulation.setting import Setting, prepare
 from disttrain.state.vector import PARAMETERS
 from disttrain.task.task import Task
 from oracles import serial
@@ -220,18 +221,6 @@ def test_patience_ends_the_run() -> None:
     patience = {"evaluations": 2, "minimumImprovement": 1000.0}
     result = simulated(a_setting(stop={"epochs": 50, "patience": patience}), 2, every=80)
     assert len(result.points) == 3
-
-
-def test_a_batch_method_is_refused_with_what_to_do() -> None:
-    stop, server = {"iterations": 2}, {"shards": 1}
-    with pytest.raises(NotSimulated, match=r"a batch method is not simulated; .* run it"):
-        a_setting(
-            strategy={"sandblaster": {"optimizer": {"lbfgs": {}}}},
-            batchSize=None,
-            portionSize=None,
-            stop=stop,
-            parameterServer=server,
-        )
 
 
 def test_a_mistake_of_the_task_ends_the_simulation_with_its_name() -> None:

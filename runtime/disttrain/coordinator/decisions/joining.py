@@ -8,7 +8,7 @@ from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import FailureReason
-from disttrain.coordinator.protocol import messages, notices
+from disttrain.coordinator.protocol import content, messages, notices
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.settings import Settings
 from disttrain.job import identity
@@ -36,11 +36,21 @@ def join(
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(transaction, request):
         return refusal
-    if _is_guest(request) and (transaction.state.layout is None or transaction.state.may_go_on):
-        # What the job's model is, its own replicas say; and while a model is measured whose
-        # updates must all be in, nobody may push.
+    if _is_guest(request) and _is_early(transaction, request):
         return None
     return _take_in(transaction, request, groups)
+
+
+def _is_early(transaction: Transaction, request: messages.Join) -> bool:
+    """What the job's model is, its own replicas say, and to a joiner what its data holds.
+
+    While a model is measured whose updates must all be in, nobody may push.
+    """
+    state = transaction.state
+    is_first = all(one.is_guest for one in state.replicas.values())
+    if state.layout is None or state.may_go_on:
+        return True
+    return is_first and identity.is_joiner(request.instance)
 
 
 def _take_in(
@@ -136,7 +146,10 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(transaction, request, FailureReason.EMPTY_DATA, message)
-    if (difference := _other_data(transaction.state.data, request)) is not None:
+    difference = _other_data(transaction.state.data, request)
+    if difference is None and _is_guest(request):
+        difference = _other_content(transaction, request)
+    if difference is not None:
         return _fatal(transaction, request, FailureReason.WRONG_DATA, difference)
     for stage in transaction.stages[transaction.stage :]:
         settings = stage.settings
@@ -166,6 +179,17 @@ def _other_data(known: DataLedger, request: messages.Join) -> str | None:
             "the job's: give every process the same ones, or begin a new run for other data"
         )
     return None
+
+
+def _other_content(transaction: Transaction, request: messages.Join) -> str | None:
+    """What of a guest's data holds something else than the job's; None: nothing that was read."""
+    found = content.first_difference(transaction.state.content, request.content)
+    if not found:
+        return None
+    return (
+        f"the data is not the job's: {found}; copy the job's data to this machine, to where "
+        "spec.task.arguments say that it is"
+    )
 
 
 def _too_many_portions(transaction: Transaction, request: messages.Join) -> messages.Refused | None:
@@ -265,6 +289,8 @@ def _admit(
 def _learn(transaction: Transaction, request: messages.Join) -> None:
     if transaction.state.layout is None and request.layout is not None:
         transaction.record(job_entries.LayoutKnown(layout=request.layout))
+    if request.content and not transaction.state.content:
+        transaction.record(job_entries.ContentKnown(content=request.content))
     samples, settings = request.train_samples, transaction.settings
     if samples is None or (transaction.state.data.samples and transaction.state.test_samples):
         return

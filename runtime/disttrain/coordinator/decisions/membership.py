@@ -113,11 +113,12 @@ def leave(transaction: Transaction, request: messages.Leave) -> None:
 
 def remove(transaction: Transaction, request: notices.Remove) -> None:
     """A joiner is no member any more, and never again. The job's own replicas stay."""
-    found = transaction.state.group(request.member)
-    if found is None or not identity.is_joiner(found.place):
+    state, place = transaction.state, request.place
+    if not identity.is_joiner(place) or place in state.removed:
         return
-    transaction.record(member_entries.JoinerRemoved(member=request.member))
-    lose(transaction, found, IncarnationState.DEAD, notices.REMOVED)
+    transaction.record(member_entries.JoinerRemoved(place=place))
+    for found in [one for one in state.replicas.values() if one.place == place]:
+        lose(transaction, found, IncarnationState.DEAD, notices.REMOVED)
 
 
 def died(transaction: Transaction, request: messages.MemberDied) -> None:

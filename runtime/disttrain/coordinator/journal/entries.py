@@ -18,6 +18,7 @@ Entry: TypeAlias = Annotated[
     | job_entries.PhaseChanged
     | job_entries.StopAsked
     | job_entries.DataKnown
+    | job_entries.ContentKnown
     | job_entries.LayoutKnown
     | job_entries.Placed
     | member_entries.MemberJoined

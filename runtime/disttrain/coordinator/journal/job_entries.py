@@ -14,6 +14,7 @@ from disttrain.coordinator.journal.totals import Extremes
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase
 from disttrain.coordinator.protocol.commands import Checkpoint, ShardWritten
+from disttrain.coordinator.protocol.content import Content
 from disttrain.coordinator.protocol.fields import Tagged
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
@@ -101,6 +102,16 @@ class DataKnown(Tagged, kind="data_known"):
                 batch_size=self.batch_size,
                 sources=self.sources,
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContentKnown(Tagged, kind="content_known"):
+    """The first replica told some examples of its data."""
+
+    content: Content
+
+    def apply(self, state: State) -> None:
+        state.content = self.content
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

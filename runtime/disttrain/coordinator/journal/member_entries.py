@@ -156,12 +156,13 @@ class MemberLost(Tagged, kind="member_lost"):
 class JoinerRemoved(Tagged, kind="joiner_removed"):
     """The run's owner has taken a joiner away for good."""
 
-    member: MemberId
+    place: str
 
     def apply(self, state: State) -> None:
-        if found := state.group(self.member):
-            found.reason = REMOVED
-            state.removed = [*state.removed, found.place]
+        state.removed = [*state.removed, self.place]
+        for found in state.replicas.values():
+            if found.place == self.place:
+                found.reason = REMOVED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,6 +50,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.stopping = False
     state.replicas, state.shards = {}, {}
     state.fencings, state.orders, state.removed = [], {}, []
+    state.content = ()
     state.checkpoint = None
     state.final_failures = 0
     state.checkpoint_failure = ""

@@ -16,6 +16,7 @@ from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.phases import Phase, StopReason
 from disttrain.coordinator.protocol.commands import Admit, Command, ShardWritten
+from disttrain.coordinator.protocol.content import Content
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Strict
 from disttrain.job import names
 from disttrain.state.layout import ModelLayout
@@ -151,6 +152,8 @@ class State(Strict):
     """When this snapshot was taken; in a checkpoint's ledger."""
     test_samples: int = 0
     layout: ModelLayout | None = None
+    content: Content = ()
+    """Examples of the data of the job's own replicas, of a run that strangers may join."""
     placement: Placement | None = None
     """None before the layout is known, and in ledgers of older versions."""
     data: DataLedger = field(default_factory=DataLedger)

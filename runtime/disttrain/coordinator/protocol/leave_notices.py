@@ -99,9 +99,10 @@ def in_folder(run: Path) -> LeaveNotices:
 
 
 def _name(notice: Notice) -> str:
+    if isinstance(notice, Remove):
+        return f"{names.FAREWELLS}/{notice.place}.removed.json"
     member = notice.member
-    what = "removed." if isinstance(notice, Remove) else ""
-    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.{what}json"
+    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.json"
 
 
 _LAST_SECONDS = 1.0

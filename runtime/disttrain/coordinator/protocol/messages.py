@@ -12,6 +12,7 @@ from pydantic import Field
 
 from disttrain.coordinator.phases import FailureReason
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
+from disttrain.coordinator.protocol.content import Content
 from disttrain.coordinator.protocol.fields import (
     Count,
     Lease,
@@ -64,10 +65,11 @@ class Join(Tagged, kind="join"):
     train_samples: Count | None = None
     """Replicas; None: its loop brings its own data and asks for no work."""
     sources: Digest = ""
-    """Replicas whose training data is read in order: of its sources. Else empty, and not written.
-    """
+    """Of the sources of a replica whose training data is read in order; else empty."""
     test_samples: Count | None = None
     """Replicas; None or 0: there is nothing to evaluate on."""
+    content: Content = ()
+    """Replicas of a run that strangers may join: examples of their data."""
     restored: Restored | None = None
     """Shards; None in a first incarnation."""
 
@@ -91,9 +93,7 @@ class RequestWork(Tagged, kind="request_work"):
     held: Count
     """Leases received and not yet completely computed, the current one included."""
     last_lease: Count
-    """Highest lease id received so far; 0 before the first. Leases granted beyond it are sent
-    again.
-    """
+    """Highest lease id received so far; 0 before the first. Those beyond it are sent again."""
     progress: Progress
     attempts: tuple[Count, ...] = ()
     """With a batch method: attempts at groups received and not yet told of by `GroupDone`."""

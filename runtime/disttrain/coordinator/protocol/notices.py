@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from disttrain.coordinator.protocol.fields import MemberId, Tagged
+from disttrain.coordinator.protocol.fields import Tagged
 from disttrain.coordinator.protocol.messages import Leave
 
 REMOVED = "removed by the run's owner"
@@ -19,7 +19,8 @@ REMOVED = "removed by the run's owner"
 class Remove(Tagged, kind="remove"):
     """The run's owner takes a joiner away for good: it is fenced, and never a member again."""
 
-    member: MemberId
+    place: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,252}$")]
+    """Its own, whichever incarnation is there when this is read."""
 
 
 Notice: TypeAlias = Annotated[Leave | Remove, Field(discriminator="kind")]

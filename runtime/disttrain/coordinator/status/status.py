@@ -45,6 +45,7 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
             for index in sorted(groups)
             for member in groups[index].members
         ],
+        "removed": state.removed,
     }
     return finite(found)
 
@@ -189,6 +190,7 @@ def _member(group: Group, member: MemberId, watch: Watch, now: float) -> Json:
         "incarnation": group.incarnation,
         "state": _FORMING if group.live and not group.is_whole else group.state,
         "reason": group.reason,
+        "place": process.place,
         "pid": process.pid,
         "address": process.address,
         "metricsAddress": process.metrics_address,

@@ -14,6 +14,7 @@ from disttrain.job.section import Count, NotNegative, Section, one_of
 from disttrain.job.staleness import Staleness
 from disttrain.job.strategy_kind import (
     UNUSUAL_STALENESS,
+    Exchanges,
     Formats,
     Numbers,
     PushedNumbers,
@@ -116,6 +117,10 @@ class Downpour(StrategyKind):
     @property
     def formats(self) -> Formats:
         return Formats(self.computes_in, pushed=PushedNumbers(self.push_as), fetched=self.fetch_as)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        return Exchanges(pushes=1 / self.push_every, fetches=1 / self.fetch_every)
 
     @property
     def autocasts(self) -> bool:

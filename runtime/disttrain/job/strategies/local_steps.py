@@ -16,6 +16,7 @@ from disttrain.job.section import Count, NotNegative, Positive, one_of, refused
 from disttrain.job.shard_rule import ShardRule
 from disttrain.job.strategy_kind import (
     UNUSUAL_STALENESS,
+    Exchanges,
     Formats,
     Numbers,
     Precision,
@@ -163,6 +164,10 @@ class LocalSteps(StrategyKind):
     def formats(self) -> Formats:
         is_rounded = self.push_as is not PushedNumbers.FLOAT32
         return Formats(self.computes_in, pushed=self.push_as, keeps_errors=is_rounded)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        return Exchanges(pushes=1 / self.steps, fetches=1 / self.steps, parts=self.fragments)
 
     @property
     def against_a_slow_network(self) -> str:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from disttrain.job.length import Extent
 from disttrain.job.section import MOST, Choice, Count, NotNegative, Section, refused
 from disttrain.job.strategies.downpour import Downpour, Optimizer, WarmStart
-from disttrain.job.strategy_kind import FirstStage, Precision, StrategyKind
+from disttrain.job.strategy_kind import Exchanges, FirstStage, Precision, StrategyKind
 from disttrain.job.update_rules.sgd import Sgd
 
 
@@ -192,6 +192,12 @@ class Sandblaster(StrategyKind):
     @property
     def computes_in(self) -> Precision:
         return self.precision
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """At most one fetch for each push: a replica may have several groups of one batch."""
+        groups = 1 / self.push_every_portions
+        return Exchanges(pushes=groups, fetches=groups)
 
     def samples_per_step(self, batch_size: int | None) -> int:
         del batch_size

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from disttrain.parallel.array import DistributedArray, Everywhere, assembled
 from disttrain.parallel.communicator import Communicator, summed, tied
-from disttrain.parallel.late import LinearProduct, Parameters, applied
+from disttrain.parallel.late import LinearProduct, applied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.unit_filters import UnitFilters2d
 from disttrain.parallel.layers.windowed import View, Windowed
@@ -221,22 +221,7 @@ class Dropped(PartitionedLayer):
         return value.replaced(self.dropout.forward_places(x, places))
 
 
-class _Flattened(LinearProduct):
-    """Of an array, whose elements are the features."""
-
-    def forward(self, x: Tensor, parameters: Parameters) -> Tensor:
-        return super().forward(x.flatten(1), parameters)
-
-    def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
-        return super().of_input(x, parameters, gradient).view(x.shape)
-
-    def of_parameters(
-        self, x: Tensor, parameters: Parameters, gradient: Tensor
-    ) -> Sequence[Tensor | None]:
-        return super().of_parameters(x.flatten(1), parameters, gradient)
-
-
-_FLATTENED = _Flattened()
+_PRODUCT = LinearProduct()
 
 
 class Features(PartitionedLayer):
@@ -260,7 +245,7 @@ class Features(PartitionedLayer):
     def forward(self, value: Value) -> Value:
         array = value.array
         arriving = array.begin_fetch(on_all(self.peers.size, array.height, array.width))
-        y = applied(_FLATTENED, arriving, (self.weight, self.bias), self.peers)
+        y = applied(_PRODUCT, arriving, (self.weight, self.bias), self.peers)
         found = DistributedArray(y[:, None, :, None], self._windows, self._size, 1, self.peers)
         return Value(found, is_flat=True)
 

@@ -6,7 +6,6 @@ from disttrain.job.length import Extent
 from disttrain.job.spec import Spec
 from disttrain.job.strategies import local_steps as manifests
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server.client import Versions
 from disttrain.replica import inner_optimizer
 from disttrain.replica.connection import Connection
 from disttrain.replica.errors import OptimizerRefused
@@ -46,8 +45,3 @@ class LocalTraining(SteppedTraining):
     ) -> LocalStepper:
         del pace
         return LocalStepper(connection, spec.strategy.only_local_steps, run)
-
-    def fetch_now(self) -> Versions:
-        """What is not pushed would be in no values that are measured."""
-        self._stepper.flush()
-        return super().fetch_now()

@@ -75,7 +75,7 @@ class Staging:
         """0: none is under way."""
         self._places: dict[int, tuple[int, int]] = {}
         """Run, and place in it, by group."""
-        self._layout = layout
+        self.layout = layout
         self._most_bytes = most_bytes
         self._pieces: dict[int, Piece] = {}
         self._winners: dict[int, int] = {}
@@ -86,7 +86,7 @@ class Staging:
     @property
     def held_bytes(self) -> int:
         held = sum(folding.held for folding in self._sums)
-        return (len(self._pieces) + held) * self._layout.bytes
+        return (len(self._pieces) + held) * self.layout.bytes
 
     def begin(self, evaluation: int, groups: int, runs: Sequence[Run] = ()) -> None:
         """Forget everything of other evaluations. Said again, it changes nothing.
@@ -125,7 +125,7 @@ class Staging:
             )
             raise errors.WrongChunk(message)
         if chunk.number in piece.missing:
-            piece.values[self._layout.place(chunk.number)] = values
+            piece.values[self.layout.place(chunk.number)] = values
             piece.missing.discard(chunk.number)
         return not piece.missing
 
@@ -191,11 +191,11 @@ class Staging:
         if chunk.group not in self._places:
             message = f"group {chunk.group} of {len(self._places)}"
             raise errors.WrongChunk(message)
-        if not 0 <= chunk.number < self._layout.chunks:
-            message = f"chunk {chunk.number} of {self._layout.chunks}"
+        if not 0 <= chunk.number < self.layout.chunks:
+            message = f"chunk {chunk.number} of {self.layout.chunks}"
             raise errors.WrongChunk(message)
-        place = self._layout.place(chunk.number)
-        wanted = place.stop - place.start, np.dtype(self._layout.element_type)
+        place = self.layout.place(chunk.number)
+        wanted = place.stop - place.start, np.dtype(self.layout.element_type)
         if (len(values), values.dtype) != wanted:
             message = (
                 f"chunk {chunk.number} has {len(values)} elements of {values.dtype}, "
@@ -204,14 +204,14 @@ class Staging:
             raise errors.WrongChunk(message)
 
     def _new_piece(self, chunk: Chunk) -> Piece:
-        if self.held_bytes + self._layout.bytes > self._most_bytes:
+        if self.held_bytes + self.layout.bytes > self._most_bytes:
             message = (
-                f"{self.held_bytes} bytes are staged in pieces of {self._layout.bytes}, and "
+                f"{self.held_bytes} bytes are staged in pieces of {self.layout.bytes}, and "
                 f"{self._most_bytes} are the limit: let groups be larger, or take more shards"
             )
             raise errors.StagingFull(message)
-        empty = np.zeros(self._layout.elements, self._layout.element_type)
-        made = Piece(chunk.group, chunk.sender, empty, set(range(self._layout.chunks)))
+        empty = np.zeros(self.layout.elements, self.layout.element_type)
+        made = Piece(chunk.group, chunk.sender, empty, set(range(self.layout.chunks)))
         self._pieces[chunk.attempt] = made
         return made
 

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -106,14 +106,16 @@ def batches(settings: Settings, task: SlowLanguage) -> Iterator[tuple[Tensor, Te
             yield windows.given[part], windows.following[part]
 
 
+@contextmanager
 def diloco(
     settings: Settings, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> AbstractContextManager[object]:
+) -> Iterator[None]:
     """As its documentation says: one fragment, and the outer optimizer of the paper."""
     from torchft import Manager, ProcessGroupGloo  # noqa: PLC0415 - Not where it is not installed.
     from torchft.local_sgd import DiLoCo  # noqa: PLC0415
 
     outer = torch.optim.SGD(model.parameters(), lr=settings.outer_rate, momentum=0.9, nesterov=True)
+    # It serves for as long as this function has it: without it ranks meet, but never connect.
     store = distributed.TCPStore(  # type: ignore[attr-defined]
         settings.address, _STORE_PORT, is_master=True, wait_for_workers=False
     )
@@ -135,10 +137,8 @@ def diloco(
         lighthouse_addr=settings.lighthouse,
         replica_id=f"rank{settings.rank}",
     )
-    found: AbstractContextManager[object] = DiLoCo(
-        manager, [model], optimizer, outer, sync_every=settings.steps
-    )
-    return found
+    with DiLoCo(manager, [model], optimizer, outer, sync_every=settings.steps):
+        yield
 
 
 if __name__ == "__main__":
