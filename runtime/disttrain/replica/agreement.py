@@ -33,14 +33,19 @@ class Act(IntEnum):
     START_OVER = 9
     FETCH_NOW = 10
     FETCH_AGAIN = 11
-    ASK_TRIAL = 12
+    MEASURE = 12
+    """What the shards have, while the steps go on."""
+    MEASURED = 13
+    BETWEEN_STEPS = 14
+    FINISH_MEASURING = 15
+    ASK_TRIAL = 16
     """For the point of an evaluation."""
-    TAKE_TRIAL = 13
-    BEGIN_GROUP = 14
+    TAKE_TRIAL = 17
+    BEGIN_GROUP = 18
     """Of portions."""
-    ABANDON_GROUP = 15
-    SEND_GROUP = 16
-    GROUP_SENT = 17
+    ABANDON_GROUP = 19
+    SEND_GROUP = 20
+    GROUP_SENT = 21
     """Wait until the shards have the oldest one that is on its way."""
 
 

@@ -15,6 +15,7 @@ from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.strategies.local_steps import Adopt, LocalSteps
 from disttrain.parameter_server.client import FetchResult, Push, Versions
 from disttrain.replica import gradient_check
+from disttrain.replica.agreement import Act
 from disttrain.replica.connection import Connection
 from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.replica.inner_optimizer import OwnSteps
@@ -137,16 +138,26 @@ class LocalStepper(Stepper):
 
         What this replica has not pushed is not in them, and stays as it is.
         """
-        self.finish_measuring()
+        self.tell(Act.MEASURE)
+        self._finish_measuring()
         self._to_measure, self._to_measure_since = evaluate, self._sequence
-        self.between_steps()
+        self._go_on_measuring()
 
     def finish_measuring(self) -> None:
+        self.tell(Act.FINISH_MEASURING)
+        self._finish_measuring()
+
+    def _finish_measuring(self) -> None:
         while self._to_measure is not None:
-            self.between_steps()
+            self._go_on_measuring()
             self._adopt(self._fetches.wait())
 
     def between_steps(self) -> None:
+        if self._fetches.is_asked or self._to_measure is not None:
+            self.tell(Act.BETWEEN_STEPS)
+            self._go_on_measuring()
+
+    def _go_on_measuring(self) -> None:
         """The fetched values have one place, so what is measured waits for its turn.
 
         After a further push it takes it: where a fetch is longer than the steps, none is free.
@@ -295,6 +306,7 @@ class LocalStepper(Stepper):
         if evaluate is not None:
             with self._model.showing_fetched():
                 evaluate(partial(self._checked, fetched.versions))
+                self.tell(Act.MEASURED)
 
     def _checked(self, versions: Versions) -> Versions:
         """Raises ModelError if a frozen parameter has changed."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.coordinator.protocol.messages import Joined
-from disttrain.groups.steps import Collective
+from disttrain.groups.steps import Collective, follow_until
 from disttrain.job import defaults
 from disttrain.job.length import Extent
 from disttrain.job.spec import Spec
@@ -56,10 +56,13 @@ def steps(
         part=division.own_part(following.part.module, config.partition),
         agreement=Together(group),
     )
+    measures = partial(
+        follow_until, group, following.step, lambda words: words[0] == Act.MEASURED
+    )
     shards = joined.placement.holders_of(config.partition) if joined.placement else ()
     training = _Training(
         connection,
-        [partial(_stage, connection, stage, run) for stage in stages],
+        [partial(_stage, connection, stage, run, measures) for stage in stages],
         shards,
     )
 
@@ -75,10 +78,13 @@ def steps(
     return step
 
 
-def _stage(connection: Connection, spec: Spec, run: Extent) -> "_Stage":
+def _stage(
+    connection: Connection, spec: Spec, run: Extent, measures: Callable[[], None]
+) -> "_Stage":
     if spec.strategy.sandblaster is not None:
         return _Batches(connection)
-    return _Steps(connection, strategies.stepped(spec).stepper(connection, spec, run))
+    stepper = strategies.stepped(spec).stepper(connection, spec, run)
+    return _Steps(connection, stepper, measures)
 
 
 class _Stage(ABC):
@@ -95,7 +101,11 @@ class _Stage(ABC):
 class _Steps(_Stage):
     """Of a strategy whose replicas take steps."""
 
-    def __init__(self, connection: Connection, stepper: Stepper) -> None:
+    def __init__(
+        self, connection: Connection, stepper: Stepper, measures: Callable[[], None]
+    ) -> None:
+        """`measures`: takes part in an evaluation, of the values that are there by then."""
+        self._measures = measures
         self.computes_on = stepper.computes_on
         self._connection = connection
         self._stepper = stepper
@@ -118,6 +128,12 @@ class _Steps(_Stage):
                 stepper.fetch_now()
             case Act.FETCH_AGAIN:
                 stepper.fetch_again()
+            case Act.MEASURE:
+                stepper.measure(lambda _: self._measures())
+            case Act.BETWEEN_STEPS:
+                stepper.between_steps()
+            case Act.FINISH_MEASURING:
+                stepper.finish_measuring()
             case _:
                 raise AssertionError(act.name)
 
