@@ -22,6 +22,8 @@ class Act(IntEnum):
     BACKWARD = 1
     LOAD = 2
     """The values of a file, beside those that are trained."""
+    GATHER = 22
+    """One tensor, by its number."""
     UPLOAD = 3
     ASK_FIRST = 4
     """The shards for the values to begin with."""

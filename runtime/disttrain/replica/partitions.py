@@ -24,6 +24,8 @@ from disttrain.parallel.whole_layers import without_values
 from disttrain.replica import layer_modes, partition_values
 from disttrain.replica.agreement import Act
 from disttrain.replica.division import Division
+from disttrain.replica.partition_values import Gathering
+from disttrain.state.layout import ModelLayout
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -140,8 +142,9 @@ class Part:
 class FollowingPartition:
     """A process other than the first, when the model is called. Belongs to the main thread."""
 
-    def __init__(self, division: Division, group: Collective) -> None:
-        """Raises ModelError."""
+    def __init__(self, division: Division, group: Collective, layout: ModelLayout) -> None:
+        """`layout`: of all partitions. Raises ModelError."""
+        self._gathering = Gathering(layout)
         self._group, self._device = group, division.device
         self.part = Part(division.part(group.peers), group, division.device)
         self._loaded: Part | None = None
@@ -149,6 +152,11 @@ class FollowingPartition:
     def step(self, words: Sequence[int]) -> None:
         """Take part in a call, or its backward, or read a file. Raises GroupLost."""
         order = Order.of(words)
+        if order.act == Act.GATHER:
+            number, is_loaded = words[1:3]
+            given = self._loaded if is_loaded and self._loaded else self.part
+            self._gathering.give(given.module, number)
+            return
         if order.act == Act.LOAD:
             path = partition_values.told("", self._group, order.call)
             module = partition_values.loaded(self.part.module, path)
@@ -164,8 +172,9 @@ class FollowingPartition:
 class DividedModel:
     """A model without values, which calls its partitions. Belongs to the compute thread."""
 
-    def __init__(self, division: Division, leader: Leader) -> None:
-        """Raises ModelError."""
+    def __init__(self, division: Division, leader: Leader, layout: ModelLayout) -> None:
+        """`layout`: of all partitions. Raises ModelError."""
+        self._gathering = Gathering(layout)
         self._leader, self._group = leader, leader.group
         self.part = Part(division.part(self._group.peers), self._group, division.device)
         for note in self.part.module.notes:
@@ -183,6 +192,10 @@ class DividedModel:
         self._has_changed = True
         self._leader.before_step(act, *words)
 
+    def end(self, exit_code: int) -> None:
+        """Let the others end. See `Leader.end`."""
+        self._leader.end(exit_code)
+
     def load(self, file: Path) -> nn.Module:
         """Another such model, of the values in a file, until the next one. Raises GroupLost."""
         self.announce(Act.LOAD, len(str(file).encode()))
@@ -192,6 +205,12 @@ class DividedModel:
         model = without_values(self.model)
         self._loaded = model, Part(module, self._group, self._device)
         return model
+
+    def tensor(self, model: nn.Module, name: str) -> Tensor:
+        """A tensor of the model or of one that was loaded, by any of its names. Raises GroupLost."""
+        part, number = self._part_of(model), self._gathering.number(name)
+        self.announce(Act.GATHER, number, int(part is not self.part))
+        return self._gathering.take(part.module, number)
 
     def computing(self, seed: int) -> AbstractContextManager[None]:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,7 +16,7 @@ from disttrain.groups.steps import Leader
 from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import content, division, evaluation, model_tensors, task_calls
+from disttrain.replica import best_model, content, division, evaluation, model_tensors, task_calls
 from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
@@ -72,7 +73,7 @@ class Prepared:
     def with_others(self, leader: Leader) -> "Prepared":
         """The same with the partitions that this process leads. Raises ModelError."""
         assert self.division is not None  # noqa: S101  Who has others is divided.
-        divided = DividedModel(self.division, leader)
+        divided = DividedModel(self.division, leader, self.tensors.layout)
         return replace(
             self,
             model=divided.model,
@@ -81,6 +82,10 @@ class Prepared:
             part=self.division.own_part(divided.part.module, 0),
             agreement=Together(leader.group),
         )
+
+    def content_of(self, model: nn.Module) -> best_model.Content | None:
+        """Gives the values of a divided model; None: the model has them. Calls raise GroupLost."""
+        return None if self.divided is None else partial(self.divided.tensor, model)
 
     def introduce(self, join: Join) -> Join:
         """What the coordinator is told of the model and the data."""

@@ -130,7 +130,7 @@ class Commands:
             sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
         )
         kept = command.keep is not None and best_model.keep(
-            command.keep, model, found, self._frozen
+            command.keep, model, found, self._frozen, self._prepared.content_of(model)
         )
         return replace(found, seconds=time.perf_counter() - began, kept=kept)
 

@@ -35,7 +35,7 @@ from disttrain.state.vector import PARAMETERS
 Step = Callable[[Sequence[int]], None]
 """What it does in an act, by the words of its order."""
 
-_OF_CALLS = frozenset({Act.FORWARD, Act.BACKWARD, Act.LOAD})
+_OF_CALLS = frozenset({Act.FORWARD, Act.BACKWARD, Act.LOAD, Act.GATHER})
 
 
 def steps(
@@ -44,7 +44,7 @@ def steps(
     """What this process does in each act of its group, which is formed. Raises ModelError."""
     division, spec = ready.division, config.job.spec
     assert division is not None  # noqa: S101  It is a partition.
-    following = FollowingPartition(division, group)
+    following = FollowingPartition(division, group, ready.tensors.layout)
     run = defaults.extent(spec, ready.train.count)
     stages = defaults.stages(spec)
     connection = membership.connect(
