@@ -25,7 +25,7 @@ spec:
   evaluation: null
   audit: full
   coordinator: {heartbeatSeconds: 0.2}
-  parameterServer: {shards: 2}
+  parameterServer: {shards: 4}
   replicas: {count: 1, device: cpu, threads: 1}
 """
 DOWNPOUR = ()

@@ -180,12 +180,27 @@ def _incarnation(path: Path, name: FileName, unreadable: list[str]) -> Incarnati
 
 
 def _by_index(incarnations: Iterable[Incarnation]) -> dict[int, tuple[Incarnation, ...]]:
-    ordered = sorted(
-        incarnations, key=lambda incarnation: (incarnation.index, incarnation.incarnation)
-    )
+    of_files = groupby(sorted(incarnations, key=_place), lambda each: _place(each)[:2])
+    ordered = [_together(tuple(files)) for _, files in of_files]
     return {
         index: tuple(own) for index, own in groupby(ordered, lambda incarnation: incarnation.index)
     }
+
+
+def _place(incarnation: Incarnation) -> tuple[int, int, int, str]:
+    return incarnation.index, incarnation.incarnation, len(incarnation.process), incarnation.process
+
+
+def _together(files: Sequence[Incarnation]) -> Incarnation:
+    """One incarnation, whose partitions each have a file; the first one's says most."""
+    first, *others = files
+    if not others:
+        return first
+    return replace(
+        first,
+        records=np.concatenate([each.records for each in files]),
+        ends_in_half=any(each.ends_in_half for each in files),
+    )
 
 
 def _summary(file: Path, found: Logs) -> Summary | None:

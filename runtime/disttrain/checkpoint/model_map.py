@@ -1,4 +1,4 @@
-"""Layouts of undivided models, as manifests have them, and how two of them differ. Pure."""
+"""Layouts of models, as manifests have them, and how two of them differ. Pure."""
 
 from dataclasses import replace
 from itertools import zip_longest
@@ -9,18 +9,22 @@ from disttrain.state.layout import ModelLayout, TensorSpec
 
 
 def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:
-    return tuple(
-        ModelTensor(name=spec.name, aliases=spec.aliases, shape=spec.shape, dtype=spec.dtype)
+    """Each tensor of the model once, however it is divided."""
+    found = {
+        spec.name: ModelTensor(
+            name=spec.name, aliases=spec.aliases, shape=spec.of_model, dtype=spec.dtype
+        )
         for spec in layout.tensors
-    )
+    }
+    return tuple(found.values())
 
 
 def pieces(layout: ModelLayout) -> tuple[Piece, ...]:
-    """One piece per tensor: all of it."""
+    """Of a model that is not divided, one for each tensor."""
     return tuple(
         Piece(
             tensor=spec.name,
-            slices=tuple(Slice(first=0, end=size) for size in spec.shape),
+            slices=tuple(Slice(first=each.start, end=each.stop) for each in spec.box),
             vector=spec.vector,
             first=spec.first,
         )
@@ -29,25 +33,25 @@ def pieces(layout: ModelLayout) -> tuple[Piece, ...]:
 
 
 def layout(manifest: Manifest) -> ModelLayout:
-    """The layout of the model in a checkpoint. Raises WrongModel if that is divided."""
-    places = {piece.tensor: piece for piece in manifest.pieces}
-    if len(places) != len(manifest.pieces) or any(
-        piece.vector.partition for piece in manifest.pieces
-    ):
-        message = f"checkpoint {manifest.number} is of a model divided over partitions"
-        raise WrongModel(message)
+    """The layout of the model in a checkpoint."""
+    known = {tensor.name: tensor for tensor in manifest.tensors}
     return ModelLayout(
-        tensors=tuple(
-            TensorSpec(
-                name=tensor.name,
-                aliases=tensor.aliases,
-                shape=tensor.shape,
-                dtype=tensor.dtype,
-                vector=places[tensor.name].vector,
-                first=places[tensor.name].first,
-            )
-            for tensor in manifest.tensors
-        )
+        tensors=tuple(_spec(known[piece.tensor], piece) for piece in manifest.pieces)
+    )
+
+
+def _spec(tensor: ModelTensor, piece: Piece) -> TensorSpec:
+    shape = tuple(each.end - each.first for each in piece.slices)
+    is_whole = shape == tensor.shape
+    return TensorSpec(
+        name=tensor.name,
+        aliases=tensor.aliases,
+        shape=shape,
+        dtype=tensor.dtype,
+        vector=piece.vector,
+        first=piece.first,
+        whole=() if is_whole else tensor.shape,
+        begins=() if is_whole else tuple(each.first for each in piece.slices),
     )
 
 

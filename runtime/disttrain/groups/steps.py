@@ -82,11 +82,35 @@ def follow(
     `step` is this process's part of a step, by the order for it; `leaves` is whether it was told
     to leave. Raises as `Collective.sum`.
     """
+    try:
+        follow_until(group, step, lambda _: False, leaves)
+    except _Ends as ends:
+        return ends.exit_code
+    raise AssertionError(group)
+
+
+def follow_until(
+    group: Collective,
+    step: Callable[[Sequence[int]], None],
+    is_last: Callable[[Sequence[int]], bool],
+    leaves: Callable[[], bool] = lambda: False,
+) -> None:
+    """The same within a step, until an order that is the last one of it. Raises as `follow`."""
     while True:
         _, ending, _, *order = group.sum((0, _GOES_ON, int(leaves()), *_words()))
         if ending != _GOES_ON:
-            return ending - 1
+            raise _Ends(ending - 1)
+        if is_last(order):
+            return
         step(order)
+
+
+class _Ends(Exception):  # noqa: N818  It is no error.
+    """The first process ends."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 def _words(order: Sequence[int] = ()) -> tuple[int, ...]:

@@ -69,8 +69,9 @@ class Coordinator(Section):
 class ParameterServer(Section):
     """The shards: each holds a range of the parameters and its optimizer state."""
 
-    shards: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Number of processes among which the parameters are divided."""
+    shards: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Number of processes among which the parameters are divided; at least as many as a replica has
+    partitions, each of which has shards of its own. null: one, or one for each partition."""
 
     durability: Annotated[Durability, Field(strict=False)] = Durability.CHECKPOINT
     """What survives the death of a shard."""

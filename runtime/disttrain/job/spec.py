@@ -262,7 +262,8 @@ class Spec(Section):
     def shards(self) -> int:
         """Processes of the parameter server; 0 with a strategy that has none."""
         holding = self.strategy.rule.holding_replicas(self.replicas.count)
-        return 0 if holding else self.parameter_server.shards
+        given = self.parameter_server.shards
+        return 0 if holding else self.replicas.partitions if given is None else given
 
 
 class DistTrainJob(Section):

@@ -144,7 +144,7 @@ __all__ = [
 ]
 
 Versions: TypeAlias = tuple[Version, ...]
-"""Of every shard."""
+"""Of every shard that is spoken with, in their order."""
 
 _OF_THIS_PUSH = frozenset({Reason.NOT_FINITE, Reason.TOO_STALE})
 """Refusals after which the next push may be fine."""
@@ -164,7 +164,10 @@ class Push:
     rounded_to: ElementType | None = None
     """What the gradient was rounded to; None: it is in the model's precision."""
     versions: Sequence[Version] = ()
-    """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
+    """Of every shard that is pushed to, as fetched, that the gradient was computed on.
+
+    Empty: unknown.
+    """
     scale: float = 1.0
     """Factor for the gradient: gradient-norm clipping."""
     samples: int = 0
@@ -200,9 +203,9 @@ class Push:
             + sum(run.count * vector.element_bytes for vector, ranges in runs for run in ranges)
         )
 
-    def header(self, identity: Identity, shard: int) -> Header:
-        """What all chunks for a shard say of the push."""
-        version = self.versions[shard] if shard < len(self.versions) else UNKNOWN
+    def header(self, identity: Identity, place: int) -> Header:
+        """What all chunks for a shard say of the push; `place`: see `ShardLink`."""
+        version = self.versions[place] if place < len(self.versions) else UNKNOWN
         return identity.header(Verb.PUSH)._replace(
             sequence=self.sequence,
             version_incarnation=version.incarnation,
@@ -257,7 +260,7 @@ class PushTask(Task):
         self._parts: list[Part] = []
         self._sent = 0
         self._acknowledged = 0
-        self._header = push.header(identity, link.shard)
+        self._header = push.header(identity, link.place)
         self._cut()
 
     def welcomed(self, message: Message) -> None:

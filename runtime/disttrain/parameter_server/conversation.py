@@ -60,6 +60,8 @@ class ClientConfig:
     directory: Directory
     placement: Placement
     """Who holds what; a shard that was told another one is refused."""
+    partition: int = 0
+    """Of the model: only shards that hold what is trained in it are spoken with."""
     patience_seconds: float = 3600.0
     """How long a dead shard is waited for before ShardsAway."""
 
@@ -67,8 +69,10 @@ class ClientConfig:
 class ShardLink:
     """Belongs to one thread."""
 
-    def __init__(self, config: ClientConfig, side: Side, shard: int) -> None:
+    def __init__(self, config: ClientConfig, side: Side, shard: int, place: int) -> None:
+        """`place`: of the shard, among those that are spoken with."""
         self.shard = shard
+        self.place = place
         self.placement = config.placement
         self.state = LinkState.GREETING
         self.share: Share | None = None
@@ -235,7 +239,7 @@ class Conversation:
     def __init__(self, config: ClientConfig, side: Side) -> None:
         self._config = config
         self._side = side
-        self._shards = len(config.placement.holders)
+        self._shards = config.placement.holders_of(config.partition)
         self._stopped = threading.Event()
         self.links: dict[int, ShardLink] = {}
         self._follow_directory()
@@ -243,15 +247,25 @@ class Conversation:
     def ask(
         self, task_of: Callable[[ShardLink], Asked], shards: Collection[int] | None = None
     ) -> list[Asked]:
-        """Ask these shards, or all; the tasks, in that order, when every one is done.
+        """Ask these shards, or all that are spoken with; the tasks, when every one is done.
 
         Blocks until then, restarts of shards included. Raises Fenced, RequestRefused, ShardsAway.
         """
         self._wait_for_shards()
-        asked = range(self._shards) if shards is None else shards
+        asked = self._shards if shards is None else [each for each in self._shards if each in shards]
         tasks = {shard: task_of(self.links[shard]) for shard in asked}
         self._run(tasks)
         return list(tasks.values())
+
+    @property
+    def shards(self) -> Sequence[int]:
+        """Those that are spoken with."""
+        return self._shards
+
+    @property
+    def all_shards(self) -> int:
+        """How many there are, spoken with or not."""
+        return len(self._config.placement.holders)
 
     def stop(self) -> None:
         """What is under way raises ShardsAway soon; any thread."""
@@ -263,10 +277,10 @@ class Conversation:
 
     def _wait_for_shards(self) -> None:
         end = self._config.transport.now() + self._config.patience_seconds
-        while len(self.links) < self._shards:
+        while len(self.links) < len(self._shards):
             self._config.transport.wait([], _TICK_SECONDS)
             if self._stopped.is_set() or self._config.transport.now() > end:
-                known = f"{len(self.links)} of {self._shards} shards are known"
+                known = f"{len(self.links)} of {len(self._shards)} shards are known"
                 message = f"{known}; are the others running?"
                 raise ShardsAway(message)
             self._follow_directory()
@@ -315,8 +329,11 @@ class Conversation:
 
     def _follow_directory(self) -> None:
         for address in self._config.directory():
+            if address.index not in self._shards:
+                continue
             link = self.links.get(address.index)
             if link is None:
-                link = ShardLink(self._config, self._side, address.index)
+                place = self._shards.index(address.index)
+                link = ShardLink(self._config, self._side, address.index, place)
                 self.links[address.index] = link
             link.follow(address.address, address.incarnation)

@@ -219,7 +219,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     """Restore what there is, and join. Raises NotJoined, CoordinatorSilent, StoreAway."""
     transport, listener = surroundings.transport, surroundings.listener
     metrics = surroundings.metrics
-    shards = config.job.spec.parameter_server.shards
+    shards = config.job.spec.shards
     ledger_folder = RunFolder(config.run_folder).ledger
     losses = Losses(ledger_folder, config.shard_index, shards)
     control = _control(config, surroundings)

@@ -121,9 +121,9 @@ def read(folder: Path) -> Recording:
         replica_threads=replica.threads,
         shard_threads=shard.threads,
         chunk_bytes=noted.chunk_bytes,
-        shards=_shards(found, job.spec.parameter_server.shards),
+        shards=_shards(found, job.spec.shards),
         replicas=_replicas(found),
-        placement=_placement(state, job.spec.parameter_server.shards),
+        placement=_placement(state, job.spec.shards),
         checkpoint=_checkpoint(replica),
     )
 

@@ -3,7 +3,7 @@
 import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
 from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient, PushResult
 from disttrain.parameter_server.errors import EvaluationOver, PushRefused
+from disttrain.replica.agreement import ALONE, Agreement
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
@@ -124,6 +125,10 @@ class FetchThread(ClientThread):
         self._results: queue.SimpleQueue[FetchResult] = cancellation.new_queue()
         self.last_seconds = 0.0
         """How long the latest fetch took."""
+        self.agreement = ALONE
+        """On what is here: of a replica's processes all take over a fetch, or none."""
+        self._here: FetchResult | None = None
+        """What is here, and perhaps not everywhere."""
         super().__init__("fetch", client.close, cancellation)
 
     def ask(
@@ -155,30 +160,42 @@ class FetchThread(ClientThread):
         """
         if not self.is_asked:
             return None
-        result = self._there()
+        result = self._here if self.is_here else None
         if result is None and within_seconds > 0:
             began = self._cancellation.clock()
             self._is_due.set()
             result = self._cancellation.get_within(self._results, within_seconds)
             self.waited_seconds += self._cancellation.clock() - began
-        self.is_asked = result is None
-        return result
+        self._here = result
+        if not self.agreement.all(result is not None):
+            return None
+        return self._taken()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether what was asked for is here, to be taken."""
+        self._here = self._here or self._there()
+        return self._here is not None
 
     def wait(self) -> FetchResult | None:
         """What was asked for; None if nothing was. Raises Cancelled."""
         if not self.is_asked:
             return None
         self._is_due.set()
-        result = self._wait_for(self._results)
-        self.is_asked = False
-        return result
+        self._here = self._here or self._wait_for(self._results)
+        return self._taken()
+
+    def _taken(self) -> FetchResult:
+        found, self._here, self.is_asked = self._here, None, False
+        assert found is not None  # noqa: S101  Who calls this has it.
+        return replace(found, samples=self.agreement.least(found.samples))
 
     def drop(self) -> None:
         """Forget what was asked for. Raises Cancelled."""
         self._is_dropped = True
         self._is_due.set()
         self.call(self._there)
-        self._is_dropped = self.is_asked = False
+        self._here, self._is_dropped, self.is_asked = None, False, False
 
     def close(self, timeout: float) -> None:
         """End the thread when the fetch under way has ended; one not yet due does not begin."""
@@ -210,7 +227,7 @@ class FetchThread(ClientThread):
         self.last_seconds = self._cancellation.clock() - began
         self.transfers.add(self.last_seconds, nbytes)
         self._number += 1
-        self._ledger.fetched(self._number, result.versions)
+        self._ledger.fetched(self._number, result.versions, self.client.shards)
         self._results.put(result)
 
 
@@ -358,11 +375,17 @@ class Connection:
         *,
         pushes: MakePushes = PushThread,
         fetches: MakeFetches = FetchThread,
+        agreement: Agreement = ALONE,
     ) -> None:
-        """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record."""
+        """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record.
+
+        `agreement`: with the other processes of the replica, each of which has such a connection.
+        """
+        self.agreement = agreement
         self.model = model
         self.pushes = pushes(sides.push, model, cancellation, ledger)
         self.fetches = fetches(sides.fetch, cancellation, ledger)
+        self.fetches.agreement = agreement
         self.ledger = ledger
         self.cancellation = cancellation
 
@@ -374,17 +397,34 @@ class Connection:
         values = self.model.values_to_upload()
         self.pushes.call(lambda: self.pushes.client.upload(values, shards))
 
-    def first_fetch(self, meanwhile: Callable[[], None], name: str = PARAMETERS) -> FetchResult:
+    def first_fetch(
+        self,
+        meanwhile: Callable[[], None],
+        name: str = PARAMETERS,
+        tell: Callable[[], None] = lambda: None,
+    ) -> FetchResult:
         """Take over what the shards have; `meanwhile()` is called until they have answered.
 
-        `name`: of the vector that is computed with.
+        `name`: of the vector that is computed with. `tell`: called once they have, before the
+        values are taken over.
 
         They answer only when somebody uploaded the initial values, which may be this process.
         """
-        self.fetches.ask(partial(self.model.first_fetch_into, name))
-        while (fetched := self.fetches.take()) is None:
+        self.ask_first(name)
+        while not self.fetches.is_here:
             meanwhile()
             self.cancellation.check()
+        tell()
+        return self.take_first()
+
+    def ask_first(self, name: str) -> None:
+        """Begin the first fetch."""
+        self.fetches.ask(partial(self.model.first_fetch_into, name))
+
+    def take_first(self) -> FetchResult:
+        """Take over the first fetch, once it is here. Raises Cancelled."""
+        fetched = self.fetches.wait()
+        assert fetched is not None  # noqa: S101  It was asked for.
         self.model.adopt_first_fetch()
         return fetched
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.job.roles import Replicas
+from disttrain.job.spec import FrozenParameters
+from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget
@@ -15,9 +17,13 @@ from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid, square_grid
+from disttrain.replica import model_tensors
+from disttrain.replica.model_tensors import OwnPart
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.task.errors import LossError, ModelError
+from disttrain.task.groups import GroupFactors
 from disttrain.task.task import Split
 
 
@@ -33,6 +39,29 @@ class Division(NamedTuple):
     def part(self, peers: Communicator) -> Partitioned:
         """One process's part, with memory of its own. Raises ModelError with the layer's name."""
         return _part(copy.deepcopy(self.model), self.replicas, peers, self.sample).to(self.device)
+
+    def without_values(self) -> "Division":
+        """The same of a model that takes no memory."""
+        return self._replace(model=without_values(self.model))
+
+    def own_part(self, part: Partitioned, rank: int) -> OwnPart:
+        """What of a part lies in its partition's vectors."""
+        shapes = {name: tuple(each.shape) for name, each in model_tensors.named(self.model)}
+        return OwnPart(rank, part.pieces, shapes, set(part.own_buffers))
+
+    def layout(
+        self,
+        precision: Precision,
+        groups: Mapping[str, GroupFactors],
+        frozen: FrozenParameters,
+    ) -> ModelLayout:
+        """Of all partitions. Raises ModelError."""
+        found: list[TensorSpec] = []
+        for rank in range(self.replicas.partitions):
+            part = self.planned(rank)
+            own = self.own_part(part, rank)
+            found += model_tensors.describe(part, precision, groups, frozen, own).layout.tensors
+        return ModelLayout(tensors=tuple(found))
 
     def planned(self, rank: int) -> Partitioned:
         """Another process's part, without memory. Raises ModelError."""

@@ -110,6 +110,8 @@ class Downpour(Stepper):
 
     def _start_fetching(self) -> None:
         after_seconds = self._pace.fetch_after_seconds()
+        if self._agreement.any(after_seconds is None):
+            after_seconds = None
         if self._waits_for_answers:
             self._fetch(self.computes_on)
             self._adopt(self._fetches.wait())

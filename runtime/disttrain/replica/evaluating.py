@@ -4,15 +4,17 @@ import json
 import time
 from dataclasses import asdict
 
+import torch
+
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.meeting import FolderMeeting
-from disttrain.groups.steps import Collective, Leader
+from disttrain.groups.steps import Leader
 from disttrain.job import defaults
 from disttrain.launch import atomic_file
 from disttrain.launch.config import Evaluation, LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import evaluation, forming, model_tensors, task_calls
+from disttrain.replica import evaluation, forming, task_calls
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.partitions import DividedModel, FollowingPartition
@@ -28,29 +30,30 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
     model = task.model(spec.seed)
-    if not config.partition:
-        # The others get theirs from this one.
-        model_tensors.load(model, told.model_file, spec.task.frozen)
-        told.model_file.unlink()
     device = task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec))
-    division = Division(model.to(device), spec.replicas, told.sample, device)
+    division = Division(model, spec.replicas, told.sample, device)
+    layout = division.layout(defaults.precision(spec), {}, spec.task.frozen)
     try:
         # The command ends this process if it has to end.
         group = forming.connected(config, FolderMeeting(told.meeting, time.sleep))
         if config.partition:
-            return steps.follow(group, FollowingPartition(division, group).step)
-        sums = _measured(task, division, group, told.batch_size)
+            return steps.follow(group, FollowingPartition(division, group, layout).step)
+        made = DividedModel(division, Leader(group), layout)
+        sums = _measured(task, made, told, device)
     except GroupLost as error:
         LOG.warning("its group is over", error=error)
         return ExitCode.RESTART
+    told.model_file.unlink()
     atomic_file.replace(told.result, json.dumps(asdict(sums)).encode())
     return ExitCode.COMPLETE
 
 
-def _measured(task: TaskCalls, division: Division, group: Collective, batch_size: int) -> Sums:
-    leader, model = Leader(group), division.model
-    computing = DividedModel(division, leader).evaluating(model)
-    examples, place = task.examples(Split.TEST, 1), task_calls.mover(division.device)
-    sums = evaluation.evaluate(task, model, examples, batch_size, place, computing)
-    leader.end(ExitCode.COMPLETE)
+def _measured(
+    task: TaskCalls, made: DividedModel, told: Evaluation, device: torch.device
+) -> Sums:
+    model = made.load(told.model_file)
+    computing = made.evaluating(model)
+    examples, place = task.examples(Split.TEST, 1), task_calls.mover(device)
+    sums = evaluation.evaluate(task, model, examples, told.batch_size, place, computing)
+    made.end(ExitCode.COMPLETE)
     return sums

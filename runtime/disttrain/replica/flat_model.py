@@ -28,7 +28,7 @@ from disttrain.replica.flat_vector import (
     over,
     side_stream,
 )
-from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.model_tensors import ModelTensors, OwnPart
 from disttrain.state.factors import Factors, within
 from disttrain.state.layout import TensorSpec
 from disttrain.state.placement import Range
@@ -51,11 +51,15 @@ class FlatModel(GradientViews):
         formats: Formats = Formats(),  # noqa: B008 - It cannot change.
         factors: Sequence[Factors] = (),
         frozen: FrozenParameters = FrozenParameters.SHARED,
+        part: OwnPart | None = None,
     ) -> None:
-        """`factors`: of the job, for parameters with a rate or weight decay of their own."""
+        """`factors`: of the job, for parameters with a rate or weight decay of their own.
+
+        `part`: what of the model lies in the vectors, where it is a part of a divided one.
+        """
         self.model = model.to(device)
         self.device = device
-        super().__init__(model_tensors.describe(model, formats.held, frozen=frozen))
+        super().__init__(model_tensors.describe(model, formats.held, frozen=frozen, part=part))
         self.factors = factors
         self._decay_factors = [
             next(within(factors, spec.first, spec.first + 1)).weight_decay

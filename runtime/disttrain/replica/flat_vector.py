@@ -23,7 +23,6 @@ from disttrain.task.errors import ModelError
 from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
 
-_COUNTERS = Vector(0, BUFFERS, ElementType.INT64)
 
 
 class FlatVector:
@@ -338,8 +337,10 @@ class ChangedBuffers:
             for vector, specs in self._specs.items()
             for spec in specs
         }
-        counters = initial.get(_COUNTERS)
-        self._counters = counters.host.clone() if counters is not None else None
+        kind = ElementType.INT64
+        self._of_counters = next((each for each in initial if each.element_type is kind), None)
+        of_counters = self._of_counters
+        self._counters = None if of_counters is None else initial[of_counters].host.clone()
         """Whole numbers as they were pushed last."""
 
     def runs(self, values: Mapping[Vector, FlatVector]) -> dict[Vector, tuple[Range, ...]]:
@@ -347,8 +348,8 @@ class ChangedBuffers:
 
         Raises ModelError with the name of a whole-number or bool buffer that has become less.
         """
-        if self._counters is not None:
-            self._check_counters(values[_COUNTERS].host, self._counters)
+        if self._of_counters is not None and self._counters is not None:
+            self._check_counters(values[self._of_counters].host, self._counters)
         return {vector: self._runs(vector, flat.host) for vector, flat in values.items()}
 
     def _runs(self, vector: Vector, host: Tensor) -> tuple[Range, ...]:
@@ -368,9 +369,10 @@ class ChangedBuffers:
         before.copy_(host)
 
     def _decrease(self, host: Tensor, before: Tensor) -> str:
+        assert self._of_counters is not None  # noqa: S101  Who calls this has counters.
         name, index = next(
             (spec.name, spec.first + place)
-            for spec in self._specs[_COUNTERS]
+            for spec in self._specs[self._of_counters]
             for place in torch.nonzero(_part(host, spec) < _part(before, spec)).flatten().tolist()
         )
         return (

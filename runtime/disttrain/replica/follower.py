@@ -9,6 +9,7 @@ from functools import partial
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import Joined
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
@@ -16,11 +17,10 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
-from disttrain.replica.division import Division
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
-from disttrain.replica.partitions import FollowingPartition
+from disttrain.replica.prepared import Prepared
 from disttrain.replica.served_metrics import ServedMetrics
-from disttrain.replica.strategies import following_rank
+from disttrain.replica.strategies import following_partition, following_rank
 from disttrain.replica.strategies.following_rank import Step
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
@@ -47,7 +47,7 @@ def main(config: LaunchConfig) -> int:
         if ready.division is None:
             steps_of = partial(following_rank.steps, config, ready, membership, joined)
         else:
-            steps_of = partial(_of_partition, ready.division, served)
+            steps_of = partial(_of_partition, config, ready, membership, joined, served)
         follower = _Follower(config, membership, joined.member, served, steps_of)
         # A partition has its part of the model, and keeps nothing of the whole one.
         del ready, steps_of
@@ -133,6 +133,13 @@ class _Follower:
             cancellation.check()
 
 
-def _of_partition(division: Division, served: ServedMetrics, group: Collective) -> Step:
+def _of_partition(
+    config: LaunchConfig,
+    ready: Prepared,
+    membership: Membership,
+    joined: Joined,
+    served: ServedMetrics,
+    group: Collective,
+) -> Step:
     served.traffic = group.peers.traffic
-    return FollowingPartition(division, group).step
+    return following_partition.steps(config, ready, membership, joined, group)

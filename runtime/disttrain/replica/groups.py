@@ -7,18 +7,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, MemberId, Progress
 from disttrain.coordinator.protocol.messages import GroupDone, GroupLease
 from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica.agreement import ALONE, Act, Tell, nobody
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.work import Ask
 from disttrain.sandblaster.batch.groups import Result as GroupResult
 from disttrain.task.loss import LossFigures
+
+T = TypeVar("T")
 
 HELD = 2
 """Groups at a time that are not computed: one that is being, and the next one, prefetched."""
@@ -175,6 +178,71 @@ class GroupSum:
         return self.next_portion == self.group.portions[1]
 
 
+class Sums:
+    """Gradients of groups, and their way to this process's shards. For the compute thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.model = connection.model
+        self._connection = connection
+        self._free = self.model.gradients(GRADIENTS)
+
+    def begin(self) -> Gradient | None:
+        """Memory for a group's gradient, all zero; None as long as all of it is on its way."""
+        if not self._free:
+            return None
+        gradient = self._free.pop()
+        gradient.gradient.tensor.zero_()
+        self.model.collect_gradients_in(gradient.gradient_views)
+        return gradient
+
+    def free(self, gradient: Gradient) -> None:
+        """It is on its way no more, or no shard is to see it."""
+        self._free.append(gradient)
+
+    def send(
+        self,
+        gradient: Gradient,
+        attempt: int,
+        evaluation: int,
+        group: int,
+        then: Callable[[tuple[int, ...]], T],
+    ) -> "Future[T]":
+        """What `then` gives, in the push thread, of the incarnations of the shards that have it.
+
+        The next group may keep the compute thread busy. The future may have EvaluationOver.
+        """
+        stage = Stage(
+            attempt=attempt,
+            evaluation=evaluation,
+            group=group,
+            vector=self.model.vector,
+            gradient=gradient.gradient.buffer,
+        )
+        gradient.gradient.leave()
+        return self._connection.pushes.begin(lambda: then(self._send(gradient, stage)))
+
+    def _send(self, gradient: Gradient, stage: Stage) -> tuple[int, ...]:
+        pushes, began = self._connection.pushes, time.perf_counter()
+        gradient.gradient.wait_left()
+        shards = pushes.client.stage(stage)
+        pushes.transfers.add(time.perf_counter() - began, stage.gradient.nbytes)
+        return shards
+
+
+def everybodys(connection: Connection, sent: "Future[tuple[int, ...]]") -> tuple[int, ...]:
+    """The incarnations of all shards that have a gradient of the replica, once all have it.
+
+    `sent`: of this process's own shards. Raises EvaluationOver.
+    """
+    agreement, client = connection.agreement, connection.pushes.client
+    wait([sent])
+    error = sent.exception()
+    if not agreement.all(error is None):
+        raise error or EvaluationOver("a shard of another partition has heard of its end")
+    own = dict(zip(client.shards, sent.result(), strict=True))
+    return agreement.put_together(own, client.all_shards)
+
+
 class GroupStaging:
     """Belongs to the compute thread; `samples` may be read by any."""
 
@@ -184,48 +252,50 @@ class GroupStaging:
         ask: Ask,
         member: MemberId,
         held: HeldGroups,
+        tell: Tell = nobody,
     ) -> None:
+        """`tell`: lets other processes of the replica do the same."""
+        self._let_all = tell
         self.model = connection.model
         self._connection = connection
         self._ask = ask
         self._member = member
         self._held = held
-        self._free = self.model.gradients(GRADIENTS)
-        self._sent: list[tuple[GroupSum, Future[Future[messages.Reply]]]] = []
+        self._sums = Sums(connection)
+        self._sent: list[tuple[GroupSum, Future[Any]]] = []
         self._told: list[tuple[GroupSum, Future[messages.Reply]]] = []
         self.samples = 0
         """Of the groups that the coordinator has been told of."""
         self.groups = 0
 
     def begin(self, number: int, group: GroupLease) -> GroupSum | None:
-        """Memory for a group's gradient, all zero; None as long as all of it is on its way."""
-        if not self._free:
+        """A group's sum, with nothing in it; None as long as all memory is on its way."""
+        gradient = self._sums.begin()
+        if gradient is None:
             return None
-        gradient = self._free.pop()
-        gradient.gradient.tensor.zero_()
-        self.model.collect_gradients_in(gradient.gradient_views)
+        self._let_all(Act.BEGIN_GROUP)
         return GroupSum(
             number=number, group=group, gradient=gradient, next_portion=group.portions[0]
         )
 
     def abandon(self, unfinished: GroupSum) -> None:
         """Drop what no shard has seen."""
-        self._free.append(unfinished.gradient)
+        self._let_all(Act.ABANDON_GROUP)
+        self._sums.free(unfinished.gradient)
 
     def send(self, complete: GroupSum) -> None:
         """Begin its way to the shards, and from there the coordinator is told at once."""
         self._held.computed(complete.number)
         group = complete.group
-        stage = Stage(
-            attempt=group.attempt,
-            evaluation=group.evaluation,
-            group=group.group,
-            vector=self.model.vector,
-            gradient=complete.gradient.gradient.buffer,
-        )
-        complete.gradient.gradient.leave()
-        sent = self._connection.pushes.begin(partial(self._stage, complete, stage))
-        self._sent.append((complete, sent))
+        names = group.attempt, group.evaluation, group.group
+        self._let_all(Act.SEND_GROUP, *names)
+        # Alone, without waiting for the compute thread.
+        then = partial(self._tell, complete) if self._is_alone else as_it_is
+        self._sent.append((complete, self._sums.send(complete.gradient, *names, then)))
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._connection.agreement is ALONE
 
     def settle(self) -> None:
         """Take note of what the shards and the coordinator have; never waits.
@@ -255,22 +325,19 @@ class GroupStaging:
     def _under_way(self) -> list["Future[Any]"]:
         return [one[1] for one in self._sent] + [told[1] for told in self._told]
 
-    def _arrived(self, staged: GroupSum, future: "Future[Future[messages.Reply]]") -> None:
-        self._free.append(staged.gradient)
+    def _arrived(self, staged: GroupSum, future: "Future[Any]") -> None:
+        self._sums.free(staged.gradient)
         try:
-            self._told.append((staged, future.result()))
+            if self._is_alone:
+                self._told.append((staged, future.result()))
+                return
+            self._let_all(Act.GROUP_SENT)
+            self._told.append((staged, self._tell(staged, everybodys(self._connection, future))))
         except EvaluationOver:
             self._held.drop(staged.group.evaluation)
 
-    def _stage(self, complete: GroupSum, stage: Stage) -> "Future[messages.Reply]":
-        """Send a sum and tell the coordinator; in the push thread. Raises EvaluationOver.
-
-        The next group may keep the compute thread busy.
-        """
-        pushes, began = self._connection.pushes, time.perf_counter()
-        complete.gradient.gradient.wait_left()
-        shards = pushes.client.stage(stage)
-        pushes.transfers.add(time.perf_counter() - began, stage.gradient.nbytes)
+    def _tell(self, complete: GroupSum, shards: tuple[int, ...]) -> "Future[messages.Reply]":
+        """The coordinator, that these incarnations of shards have it."""
         result = GroupResult(
             attempt=complete.group.attempt,
             evaluation=complete.group.evaluation,
@@ -280,3 +347,7 @@ class GroupStaging:
             shards=shards,
         )
         return self._ask(GroupDone(member=self._member, result=result))
+
+
+def as_it_is(shards: tuple[int, ...]) -> tuple[int, ...]:
+    return shards

@@ -1,6 +1,8 @@
 """The replica's append-only log: fixed records, each written by one call, so kill -9 loses none.
 
-One file per incarnation, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. What it
+One file per incarnation, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. Each
+further partition of a divided model has one, `replica-{index}-{partition}.i{incarnation}.bin`, of
+what its shards have answered; the rest is in the first one's. What it
 acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
 and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
 of what happened; those of several threads are not among each other. Those that a full disk refuses
@@ -10,6 +12,7 @@ are left out. With `audit: summary` answers are folded, see `fold`.
 import itertools
 import struct
 import time
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -179,9 +182,12 @@ class Ledger:
                 )
             )
 
-    def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
+    def fetched(
+        self, number: int, versions: tuple[Version, ...], shards: Sequence[int]
+    ) -> None:
+        """`shards`: whose versions they are."""
         if self._records_steps:
-            for shard, version in enumerate(versions):
+            for shard, version in zip(shards, versions, strict=True):
                 self._append(
                     Record(
                         kind=Kind.FETCHED,
@@ -228,12 +234,23 @@ def _head(opened_ns: int, missing: int) -> bytes:
     return _STRUCT.pack(opened_ns, *Record(Kind.MISSING, samples=missing))
 
 
+class LedgerOfAnswers(Ledger):
+    """Of a partition other than the first: what all of them do is in the log of that one."""
+
+    def _append(self, record: Record) -> None:
+        if record.kind in _ANSWERS:
+            super()._append(record)
+
+
+_ANSWERS = frozenset({Kind.ACKNOWLEDGED, Kind.REFUSED, Kind.FETCHED})
 SILENT = Ledger()
 """Writes nothing."""
 
 
-def path_of(folder: Path, replica: int, incarnation: int) -> Path:
-    return record_file.path_of(folder, names.replica_name(replica), incarnation)
+def path_of(folder: Path, replica: int, incarnation: int, partition: int = 0) -> Path:
+    name = names.replica_name(replica)
+    process = f"{name}-{partition}" if partition else name
+    return record_file.path_of(folder, process, incarnation)
 
 
 def read(path: Path) -> Records:

@@ -15,6 +15,7 @@ from disttrain.job.length import UNKNOWN, Extent
 from disttrain.job.strategies.local_steps import Adopt, LocalSteps
 from disttrain.parameter_server.client import FetchResult, Push, Versions
 from disttrain.replica import gradient_check
+from disttrain.replica.agreement import Act
 from disttrain.replica.connection import Connection
 from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.replica.inner_optimizer import OwnSteps
@@ -116,9 +117,14 @@ class LocalStepper(Stepper):
 
     def push(self) -> None:
         self._since_push += 1
-        seconds = self._now() - self._pushed_at
-        if self._since_push >= self._steps_to_a_push or seconds >= self._seconds_to_a_push:
+        if self._since_push >= self._steps_to_a_push or self._is_time:
             self._push([self._schedule.next])
+
+    @property
+    def _is_time(self) -> bool:
+        if math.isinf(self._seconds_to_a_push):
+            return False
+        return self._agreement.any(self._now() - self._pushed_at >= self._seconds_to_a_push)
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
         """Take over what was fetched meanwhile. Ends the step."""
@@ -132,16 +138,26 @@ class LocalStepper(Stepper):
 
         What this replica has not pushed is not in them, and stays as it is.
         """
-        self.finish_measuring()
+        self.tell(Act.MEASURE)
+        self._finish_measuring()
         self._to_measure, self._to_measure_since = evaluate, self._sequence
-        self.between_steps()
+        self._go_on_measuring()
 
     def finish_measuring(self) -> None:
+        self.tell(Act.FINISH_MEASURING)
+        self._finish_measuring()
+
+    def _finish_measuring(self) -> None:
         while self._to_measure is not None:
-            self.between_steps()
+            self._go_on_measuring()
             self._adopt(self._fetches.wait())
 
     def between_steps(self) -> None:
+        if self._fetches.is_asked or self._to_measure is not None:
+            self.tell(Act.BETWEEN_STEPS)
+            self._go_on_measuring()
+
+    def _go_on_measuring(self) -> None:
         """The fetched values have one place, so what is measured waits for its turn.
 
         After a further push it takes it: where a fetch is longer than the steps, none is free.
@@ -194,15 +210,23 @@ class LocalStepper(Stepper):
     def _make_difference(self, fragment: Fragment) -> float:
         """The anchor becomes it; the factor that brings it to `maximumNorm`, 0: it is no number."""
         own = self._model.parameters
-        if fragment != WHOLE and not gradient_check.is_usable(own):
+        if fragment != WHOLE and not self._is_usable(own):
             # The next step would spoil this fragment too.
             return 0.0
         squares = [
             gradient_check.squared_norm(self._anchor[part].sub_(own[part]))
             for part in _slices(self._runs(fragment))
         ]
-        squared_norm = torch.stack(squares).sum().item()
+        squared_norm = self._summed(torch.stack(squares).sum().item())
         return gradient_check.check(squared_norm, 0.0, self._maximum_norm)
+
+    def _is_usable(self, values: Tensor) -> bool:
+        squared_norm = self._summed(gradient_check.squared_norm(values).item())
+        return gradient_check.check(squared_norm, 0.0, None) > 0
+
+    def _summed(self, squared_norm: float) -> float:
+        (found,) = self._agreement.judge((squared_norm,), self._own_answers)
+        return found
 
     def _submit(self, fragment: Fragment, scale: float) -> None:
         outgoing, runs = self._pushes.acquire(), self._runs(fragment)
@@ -282,6 +306,7 @@ class LocalStepper(Stepper):
         if evaluate is not None:
             with self._model.showing_fetched():
                 evaluate(partial(self._checked, fetched.versions))
+                self.tell(Act.MEASURED)
 
     def _checked(self, versions: Versions) -> Versions:
         """Raises ModelError if a frozen parameter has changed."""

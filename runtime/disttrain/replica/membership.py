@@ -22,11 +22,13 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
 from disttrain.replica import ledger
+from disttrain.replica.agreement import ALONE, Agreement
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.ledger import Ledger
+from disttrain.replica.ledger import Ledger, LedgerOfAnswers
+from disttrain.replica.model_tensors import OwnPart
 from disttrain.transport import descriptors, malloc
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -95,20 +97,30 @@ class Membership:
         device: torch.device,
         outgoing_buffers: int,
         log: Ledger = ledger.SILENT,
+        *,
+        part: OwnPart | None = None,
+        agreement: Agreement = ALONE,
     ) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them.
 
         Once: later stages of a job work with the same connection.
         """
         if self.connection is None:
-            flat = self.flat_model(joined, model, device, outgoing_buffers)
-            self.connection = Connection(flat, self._clients(joined), self.cancellation, log)
+            flat = self.flat_model(joined, model, device, outgoing_buffers, part)
+            self.connection = Connection(
+                flat, self._clients(joined), self.cancellation, log, agreement=agreement
+            )
         return self.connection
 
     def flat_model(
-        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
+        self,
+        joined: Joined,
+        model: nn.Module,
+        device: torch.device,
+        outgoing_buffers: int,
+        part: OwnPart | None = None,
     ) -> FlatModel:
-        """The model in flat vectors; once."""
+        """The model in flat vectors; once. `part`: as in `FlatModel`."""
         own = names.member_name(joined.member.index, self.config.partition, self.config.processes)
         self._memory = self._transport.memory(f"{own}-i{joined.member.incarnation}")
         return FlatModel(
@@ -117,8 +129,11 @@ class Membership:
             device,
             outgoing_buffers=outgoing_buffers,
             formats=defaults.formats(self._spec),
-            factors=() if joined.placement is None else joined.placement.factors,
+            factors=()
+            if joined.placement is None
+            else joined.placement.factors_in(joined.member.partition),
             frozen=self._spec.task.frozen,
+            part=part,
         )
 
     def upload(self, shards: tuple[int, ...]) -> None:
@@ -130,8 +145,10 @@ class Membership:
         if audit is Audit.OFF:
             return ledger.SILENT
         folder = RunFolder(self.config.run_folder).ledger
-        path = ledger.path_of(folder, joined.member.index, joined.member.incarnation)
-        return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
+        member = joined.member
+        path = ledger.path_of(folder, member.index, member.incarnation, member.partition)
+        kind = LedgerOfAnswers if member.partition else Ledger
+        return kind(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
     def _clients(self, joined: Joined) -> Sides:
         placement = joined.placement
@@ -145,6 +162,7 @@ class Membership:
             identity=Identity(index=joined.member.index, incarnation=joined.member.incarnation),
             directory=lambda: self.coordinator.shards,
             placement=placement,
+            partition=joined.member.partition,
         )
         return Sides(push=PushClient(client), fetch=FetchClient(client))
 

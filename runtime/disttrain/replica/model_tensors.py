@@ -1,6 +1,6 @@
 """Which tensors a model has, and the place of each in its flat vectors. Moves no values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from disttrain.checkpoint.manifest import LONGEST_NAME
 from disttrain.holder.values import bytes_of
 from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
+from disttrain.parallel.layers.partitioned import Index
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.vector import BUFFERS, DOUBLE, FROZEN, SINGLE, Vector
@@ -70,6 +71,33 @@ _KINDS = {
 }
 
 
+class OwnPart(NamedTuple):
+    """Which tensors of a divided model lie in the vectors of one of its partitions."""
+
+    partition: int
+    pieces: Mapping[str, Index | None]
+    """Where each parameter here lies in the model's; None: every partition has all of it."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of the model's tensors."""
+    own_buffers: Collection[str]
+    """Those that no other partition has."""
+
+    def has(self, tensor: Tensor, name: str) -> bool:
+        """What every partition has lies in the vectors of the first one alone."""
+        if isinstance(tensor, nn.Parameter):
+            return not self.partition or self.pieces.get(name) is not None
+        return not self.partition or name in self.own_buffers
+
+    def placed(self, spec: TensorSpec) -> TensorSpec:
+        """A tensor of this partition, as a part of the model's."""
+        whole, index = self.shapes[spec.name], self.pieces.get(spec.name) or ()
+        if spec.shape == whole:
+            return spec
+        sides = [each.indices(length)[0] for each, length in zip(index, whole, strict=False)]
+        begins = (*sides, *[0] * (len(whole) - len(sides)))
+        return replace(spec, whole=whole, begins=begins)
+
+
 class Place(NamedTuple):
     """Where a tensor hangs. Looked up anew each time, because a module may replace its buffers."""
 
@@ -122,25 +150,35 @@ def describe(
     precision: Precision = Precision.FLOAT32,
     groups: Mapping[str, GroupFactors] = MappingProxyType({}),
     frozen: FrozenParameters = FrozenParameters.SHARED,
+    part: OwnPart | None = None,
 ) -> ModelTensors:
     """Assign every parameter and every persistent buffer a place in a flat vector.
 
     Tied tensors get one place and several names. `groups`: of parameters with factors of their
-    own, by their first names. Frozen parameters of a replica's own get none. Raises
+    own, by their first names. Frozen parameters of a replica's own get none. `part`: of a divided
+    model, which this model is; only what its partition has gets a place. Raises
     ModelNotSupported for a type that no vector carries, or that is not of this precision, and for a
     name that no checkpoint can hold.
     """
     kinds = _KINDS[precision]
     names = _names_by_tensor(model)
     own = {found[0]: _place(model, found[0]) for tensor, found in names if _is_own(tensor, frozen)}
-    names = [(tensor, found) for tensor, found in names if found[0] not in own]
+    names = [
+        (tensor, found)
+        for tensor, found in names
+        if found[0] not in own and (part is None or part.has(tensor, found[0]))
+    ]
     for tensor, found in names:
         _require_storable(tensor, found)
     specs: list[TensorSpec] = []
     places: dict[Vector, tuple[Place, ...]] = {}
     for vector in _ORDER:
         members = [found for found in names if _vector_of(*found, kinds) == vector]
+        if part is not None:
+            vector = vector._replace(partition=part.partition)
         plain = _specs(vector, members)
+        if part is not None:
+            plain = map(part.placed, plain)
         specs.extend(_with_factors(plain, groups) if vector.is_trained else plain)
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)

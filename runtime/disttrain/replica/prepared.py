@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -11,14 +12,16 @@ from torch import nn
 
 from disttrain.coordinator.protocol.content import Example
 from disttrain.coordinator.protocol.messages import Join
+from disttrain.groups.steps import Leader
 from disttrain.job import defaults, stop
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import content, division, evaluation, model_tensors, task_calls
+from disttrain.replica import best_model, content, division, evaluation, model_tensors, task_calls
+from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Sums
-from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.model_tensors import ModelTensors, OwnPart
 from disttrain.replica.partitions import DividedModel
 from disttrain.replica.parts import WHOLE
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
@@ -46,10 +49,43 @@ class Prepared:
     """How the model is divided among several partitions."""
     divided: DividedModel | None = None
     """The model, whose output it finds with the other partitions of the replica, if it has any."""
+    part: OwnPart | None = None
+    """What of such a model lies in the vectors of this process."""
+    agreement: Agreement = ALONE
+    """With the other partitions."""
     content: tuple[Example, ...] = ()
     """Of the data, where it is compared: see `LaunchConfig.tells_content`."""
     ranks: Ranks | None = None
     """Those among which the replica divides each batch, if it has several."""
+
+    @property
+    def held(self) -> nn.Module:
+        """What lies in flat vectors: the model, or this process's part of it."""
+        return self.model if self.divided is None else self.divided.part.module
+
+    def tell(self, act: Act, *words: int) -> None:
+        """Let the other partitions do something. Raises GroupLost."""
+        if self.divided is not None:
+            if act is Act.BEGIN_STEP:
+                self.divided.part.begin_step()
+            self.divided.announce(act, *words)
+
+    def with_others(self, leader: Leader) -> "Prepared":
+        """The same with the partitions that this process leads. Raises ModelError."""
+        assert self.division is not None  # noqa: S101  Who has others is divided.
+        divided = DividedModel(self.division, leader, self.tensors.layout)
+        return replace(
+            self,
+            model=divided.model,
+            division=None,
+            divided=divided,
+            part=self.division.own_part(divided.part.module, 0),
+            agreement=Together(leader.group),
+        )
+
+    def content_of(self, model: nn.Module) -> best_model.Content | None:
+        """Gives the values of a divided model; None: the model has them. Calls raise GroupLost."""
+        return None if self.divided is None else partial(self.divided.tensor, model)
 
     def introduce(self, join: Join) -> Join:
         """What the coordinator is told of the model and the data."""
@@ -138,8 +174,10 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     if spec.replicas.partitions > 1:
         sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device)
-        divided.planned(0)
-        prepared = replace(prepared, division=divided)
+        layout = divided.layout(defaults.precision(spec), groups, spec.task.frozen)
+        prepared = replace(
+            prepared, division=divided, tensors=replace(prepared.tensors, layout=layout)
+        )
     place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
     with Watchdog(spec.replicas.call_timeout_seconds):
         tried = evaluation.try_one_batch(

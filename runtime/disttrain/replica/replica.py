@@ -36,6 +36,7 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import best_model, model_tensors
+from disttrain.replica.agreement import Act
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
@@ -91,6 +92,7 @@ class Commands:
     def _carry_out(self, command: Command) -> Result:
         match command:
             case Upload():
+                self._prepared.tell(Act.UPLOAD)
                 self._upload(command.shards)
             case Checkpoint():
                 return self._training.now.write_part(command)
@@ -128,12 +130,14 @@ class Commands:
             sums=sums.measures, samples=sums.samples, loss=sums.mean_loss, versions=versions
         )
         kept = command.keep is not None and best_model.keep(
-            command.keep, model, found, self._frozen
+            command.keep, model, found, self._frozen, self._prepared.content_of(model)
         )
         return replace(found, seconds=time.perf_counter() - began, kept=kept)
 
     def _load(self, file: Path) -> nn.Module:
         """A new model with exactly what the file holds. Raises ModelError if it does not fit."""
+        if self._prepared.divided is not None:
+            return self._prepared.divided.load(file)
         model = self._task.model(seed=0)
         try:
             # What `model()` draws depends on the seed.

@@ -13,7 +13,6 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import evaluating, follower, forming, prepared, strategies
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
-from disttrain.replica.partitions import DividedModel
 from disttrain.replica.parts import Part
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.ranks import Ranks
@@ -88,6 +87,6 @@ def _live(
 def _with_others(config: LaunchConfig, ready: Prepared, leader: Leader) -> Prepared:
     """What this process has prepared, and what the others of its replica do."""
     if ready.division is not None:
-        return replace(ready, divided=DividedModel(ready.division, leader))
+        return ready.with_others(leader)
     ranks = config.job.spec.replicas.ranks
     return replace(ready, ranks=Ranks(leader.group, Part(0, ranks), leader))

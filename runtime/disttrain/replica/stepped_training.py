@@ -10,6 +10,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.length import Extent
 from disttrain.job.spec import Spec
+from disttrain.replica.agreement import Act
 from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.ranks import LeadingRank
@@ -34,10 +35,17 @@ class SteppedTraining(Training):
         self._cancellation = membership.cancellation
         log = membership.open_ledger(joined)
         self._connection = membership.connect(
-            joined, prepared.model, prepared.device, self.outgoing_buffers(spec), log
+            joined,
+            prepared.held,
+            prepared.device,
+            self.outgoing_buffers(spec),
+            log,
+            part=prepared.part,
+            agreement=prepared.agreement,
         )
         run = defaults.extent(spec, prepared.train.count)
         self._stepper = self.stepper(self._connection, spec, run)
+        self._stepper.tell = prepared.tell
         if prepared.ranks is not None:
             self._stepper.divide_among(LeadingRank(prepared.ranks, self._connection.model))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
@@ -66,7 +74,10 @@ class SteppedTraining(Training):
         """
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        self._stepper.begin(self._connection.first_fetch(meanwhile, self._stepper.computes_on))
+        stepper = self._stepper
+        stepper.tell(Act.ASK_FIRST)
+        tell = partial(stepper.tell, Act.BEGIN)
+        stepper.begin(self._connection.first_fetch(meanwhile, stepper.computes_on, tell))
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         self._loop.train_until(ends)

@@ -14,6 +14,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, task_calls
+from disttrain.replica.agreement import Act, Answered, Tell, nobody
 from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.ledger import Gradient, Kind
@@ -39,6 +40,7 @@ class Stepper(ABC):
     def __init__(
         self, connection: Connection, manifest: StrategyKind, clip_norm: float | None
     ) -> None:
+        self._agreement = connection.agreement
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
@@ -57,6 +59,8 @@ class Stepper(ABC):
         self.counters = Counters()
         self._latest_not_finite = -1
         """Number of the latest step that was counted as such."""
+        self.tell: Tell = nobody
+        """Lets other processes of the replica do the same, of which this one is the first."""
 
     def begin(self, fetched: FetchResult) -> None:
         self._frozen.begin()
@@ -73,7 +77,7 @@ class Stepper(ABC):
     @property
     def acknowledged(self) -> Position:
         """What every shard has answered so far."""
-        return self._pushes.acknowledged.position
+        return self._answers.position
 
     @property
     @abstractmethod
@@ -111,25 +115,29 @@ class Stepper(ABC):
 
         Raises ModelError if a frozen parameter has changed.
         """
+        self.tell(Act.FLUSH)
         self._frozen.check()
         self.ledger.mark(Kind.FLUSHED)
         self._start_pushing()
         self._pushes.wait_answered()
+        self._agreement.tell(self._own_answers)
 
     @property
     def was_too_stale(self) -> bool:
         """Whether a push was refused as too old, so that `start_over` is due between two steps."""
-        return self._pushes.holds_back
+        return self._answers.was_too_stale
 
     def start_over(self) -> Position:
         """Drop what is not answered, and compute with freshly fetched values from now on.
 
         Where every push is answered: nothing of what came after it counts.
         """
+        self.tell(Act.START_OVER)
         self._forget_steps()
         self._pushes.go_on()
+        self._agreement.tell(self._own_answers)
         self._computed_on = ()
-        self.fetch_again()
+        self._fetch_again()
         return self.acknowledged
 
     def measure(self, evaluate: Evaluate) -> None:
@@ -151,19 +159,24 @@ class Stepper(ABC):
 
         Raises ModelError if a frozen parameter has changed.
         """
+        self.tell(Act.FETCH_NOW)
         return self._fetch_at_once(Kind.FETCHING_NOW, self._evaluates, is_exact=True)
 
     def fetch_again(self) -> None:
         """Compute with freshly fetched values from now on, after an evaluation. As `fetch_now`."""
+        self.tell(Act.FETCH_AGAIN)
+        self._fetch_again()
+
+    def _fetch_again(self) -> None:
         self._fetch_at_once(Kind.FETCHING_AGAIN, self.computes_on)
 
     def progress(self, lost: LostLeases) -> Progress:
         """What is finished: acknowledged by all shards, or given up; any thread may ask."""
-        acknowledged = self._pushes.acknowledged
+        answers = self._answers
         return Progress(
-            position=acknowledged.position,
-            samples=acknowledged.samples,
-            abandoned=lost.given_up(acknowledged.position),
+            position=answers.position,
+            samples=answers.samples,
+            abandoned=lost.given_up(answers.position),
         )
 
     def report(self, lost: LostLeases) -> ReplicaReport:
@@ -172,13 +185,22 @@ class Stepper(ABC):
         waited = pushes.waited_seconds + fetches.waited_seconds
         return replace(
             counters.report(self.progress(lost)),
-            pushes=pushes.acknowledged.pushes,
+            pushes=self._answers.pushes,
             staleness=tuple(pushes.staleness),
             staleness_unknown=pushes.staleness_unknown,
             compute_seconds=max(0.0, counters.compute_seconds - waited),
             push_seconds=pushes.waited_seconds,
             fetch_seconds=fetches.waited_seconds,
         )
+
+    @property
+    def _own_answers(self) -> Answered:
+        known, is_late = self._pushes.acknowledged, self._pushes.holds_back
+        return Answered(known.position, known.samples, known.pushes, is_late)
+
+    @property
+    def _answers(self) -> Answered:
+        return self._agreement.answers(self._own_answers)
 
     def _forget_steps(self) -> None:  # noqa: B027 - most strategies apply pushes of any age.
         """Of what the steps since the last push have made, nothing is to be pushed."""
@@ -232,6 +254,10 @@ class Stepper(ABC):
         mean, count = (0.0, None) if figures is None else (figures.mean, figures.count)
         if count is not None:
             checks.check_count(count)
+        # The loss is known to the process that has the output.
+        said = (squared_norm, mean, count or 0.0, float(count is not None))
+        squared_norm, mean, counted, has_count = self._agreement.judge(said, self._own_answers)
+        count = counted if has_count else None
         scale = gradient_check.check(squared_norm, mean, self._clip_norm)
         found = Gradient(self.counters.steps, samples, mean, squared_norm, is_finite=scale > 0)
         self.ledger.computed(found, position)
@@ -318,8 +344,10 @@ class TrainingLoop:
             samples, position = len(loaded.item.indices), loaded.item.position
 
             stepper.announce(loaded.item)
+            stepper.tell(Act.BEGIN_STEP)
             gradient = stepper.begin_step()
             loss = self._compute(loaded)
+            stepper.tell(Act.END_STEP, samples, position.lease, position.offset)
             scale = stepper.accrue(gradient, loss, samples, position)
             stepper.push()
             stepper.adopt(gradient, scale, samples)

@@ -51,7 +51,7 @@ class Course:
         self.copies_from = backup.start_when_remaining if backup.enabled else 0
         """Groups without a result from which on idle replicas get copies."""
         network = Network(VirtualTime())
-        shards = range(setting.spec.parameter_server.shards)
+        shards = range(setting.spec.shards)
         self.shards = [_shard(setting, index, network) for index in shards]
         initial = Learner(setting, outgoing_buffers=0).model.values_to_upload()
         for shard in self.shards:

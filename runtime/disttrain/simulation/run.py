@@ -65,7 +65,7 @@ class SimulatedRun:
             chance=random.Random(setting.seed),
             weather=Weather(shortest=latency, longest=latency),
         )
-        self.shards = [self._shard(index) for index in range(spec.parameter_server.shards)]
+        self.shards = [self._shard(index) for index in range(spec.shards)]
         initial = self.evaluations.learner.model.values_to_upload()
         for shard in self.shards:
             shard.begin_with(initial)

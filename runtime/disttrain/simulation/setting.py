@@ -61,7 +61,7 @@ def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
         spec=spec,
         task=task,
         device=spec.replicas.device,
-        placement=place(tensors.layout, spec.parameter_server.shards, side.settings.kept),
+        placement=place(tensors.layout, spec.shards, side.settings.kept),
         train_samples=train.count,
         sources=train.sources,
         warm_start_samples=side.warm_start_samples if isinstance(side, Asynchronous) else 0,

@@ -27,12 +27,13 @@ class Factors(NamedTuple):
         return self.learning_rate == self.weight_decay == 1.0
 
 
-def of_layout(layout: ModelLayout) -> tuple[Factors, ...]:
-    """Those of a model that change something; neighbours that are alike are one."""
+def of_layout(layout: ModelLayout, partition: int = 0) -> tuple[Factors, ...]:
+    """Those of one partition that change something; neighbours that are alike are one."""
     found: list[Factors] = []
     for spec in layout.tensors:
         one = Factors(spec.first, spec.first + spec.elements, spec.rate_factor, spec.decay_factor)
-        if not spec.vector.is_trained or one.change_nothing or one.first == one.end:
+        is_of_this = spec.vector.is_trained and spec.vector.partition == partition
+        if not is_of_this or one.change_nothing or one.first == one.end:
             continue
         if found and found[-1].end == one.first and found[-1][2:] == one[2:]:
             one = one._replace(first=found.pop().first)

@@ -16,6 +16,8 @@ MOST_VECTORS_OF_A_MODEL = 200
 """A header has one byte for the number of a vector, and strategies keep some beside these."""
 
 
+_IF_DIVIDED = Field(exclude_if=lambda found: not found)
+"""Messages about a model that is not divided say nothing of it."""
 Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -36,10 +38,27 @@ class TensorSpec:
     rate_factor: Factor = 1.0
     decay_factor: Factor = 1.0
     """Of the learning rate and the weight decay, for a parameter that is trained."""
+    whole: Annotated[tuple[int, ...], _IF_DIVIDED] = ()
+    """Shape of the model's tensor that this is a part of; empty: this is all of it."""
+    begins: Annotated[tuple[int, ...], _IF_DIVIDED] = ()
+    """Where the part begins in each dimension of that."""
 
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        """Where this lies in the model's tensor."""
+        begins = self.begins or (0,) * len(self.shape)
+        return tuple(
+            slice(first, first + size) for first, size in zip(begins, self.shape, strict=True)
+        )
+
+    @property
+    def of_model(self) -> tuple[int, ...]:
+        """Shape of the model's tensor."""
+        return self.whole or self.shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +92,9 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         if min(tensor.shape, default=1) < 0 or tensor.first != end:
             message = f"tensor {tensor.name[:100]!r} has shape {tensor.shape[:8]} and begins at "
             raise ValueError(message + f"{tensor.first}, behind {end} elements")
+        if not _lies_inside(tensor):
+            message = f"tensor {tensor.name[:100]!r} of shape {tensor.shape[:8]} at "
+            raise ValueError(message + f"{tensor.begins[:8]} does not lie in {tensor.whole[:8]}")
         if not tensor.vector.is_of_a_model:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
             raise ValueError(message)
@@ -92,6 +114,17 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         message = "what is trained in a partition lies in two vectors"
         raise ValueError(message)
     return layout
+
+
+def _lies_inside(tensor: TensorSpec) -> bool:
+    if len(tensor.whole) != len(tensor.begins):
+        return False
+    if not tensor.whole:
+        return True
+    if len(tensor.whole) != len(tensor.shape):
+        return False
+    sides = zip(tensor.begins, tensor.shape, tensor.whole, strict=True)
+    return all(0 <= first <= end - size for first, size, end in sides)
 
 
 SoundLayout = Annotated[ModelLayout, AfterValidator(require_sound)]

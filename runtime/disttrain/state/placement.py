@@ -69,6 +69,10 @@ class Placement:
     """What each holder has, by its index; a range may be empty."""
     factors: tuple[Factors, ...] = ()
     """Of parameters that are trained with another rate or weight decay than the manifest's."""
+    further_factors: Annotated[
+        tuple[tuple[Factors, ...], ...], Field(exclude_if=lambda found: not any(found))
+    ] = ()
+    """The same in the second partition, and those behind it."""
 
     def number(self, vector: Vector) -> int:
         """What headers call a vector. Raises ValueError for one that is not in the table."""
@@ -84,6 +88,26 @@ class Placement:
             self.vectors[held.vector]: Range(held.first, held.end)
             for held in sorted(self.holders[holder])
         }
+
+    def holders_of(self, partition: int) -> tuple[int, ...]:
+        """Those that have what is trained in a partition of the model: it speaks with them alone.
+
+        A partition without one speaks with nobody.
+        """
+        return tuple(
+            holder
+            for holder, ranges in enumerate(self.holders)
+            if any(
+                self.vectors[held.vector].is_trained
+                and self.vectors[held.vector].partition == partition
+                for held in ranges
+            )
+        )
+
+    def factors_in(self, partition: int) -> tuple[Factors, ...]:
+        """Of the parameters that are trained in a partition."""
+        of_others = self.further_factors[partition - 1 : partition] if partition else ()
+        return self.factors if not partition else next(iter(of_others), ())
 
     def elements(self, vector: Vector) -> int:
         """Length of a vector; 0 if nobody holds any of it."""
@@ -115,21 +139,35 @@ class Placement:
 
 
 def place(layout: ModelLayout, holders: int, kept: Sequence[str] = (), epoch: int = 0) -> Placement:
-    """Every vector of a model over all holders: contiguous ranges, in the holders' order.
+    """Every vector of a model over its holders: contiguous ranges, in the holders' order.
 
+    The holders are divided among the partitions, so that each has vectors of one partition alone.
     `kept`: what the job's strategies keep beside the trained parameters. A range begins at a
     multiple of 64 bytes, hence in a cache line of its own; their sizes differ by at most that.
     """
-    lengths = layout.lengths()
-    own = trained(lengths)
-    # What is trained is always there, so that a push has a chunk for every holder.
-    lengths = {own: 0} | lengths
-    lengths |= {own.beside(name): lengths[own] for name in kept}
+    of_all = layout.lengths()
+    partitions = 1 + max((vector.partition for vector in of_all), default=0)
+    if not (partitions == 1 or partitions <= holders):
+        message = f"{partitions} partitions need as many holders, and there are {holders}"
+        raise ValueError(message)
+    lengths: dict[Vector, int] = {}
+    of_holders: list[list[Held]] = [[] for _ in range(holders)]
+    for partition in range(partitions):
+        of_one = {vector: n for vector, n in of_all.items() if vector.partition == partition}
+        # What is trained is always there, so that a push has a chunk for every holder.
+        own = trained((*of_one, trained(of_all)._replace(partition=partition)))
+        of_one = {own: 0} | of_one
+        of_one |= {own.beside(name): of_one[own] for name in kept}
+        first, end = (holders * each // partitions for each in (partition, partition + 1))
+        for holder, ranges in enumerate(_divided(of_one, end - first, len(lengths)), first):
+            of_holders[holder].extend(ranges)
+        lengths |= of_one
     return Placement(
         epoch=epoch,
         vectors=tuple(lengths),
-        holders=_divided(lengths, holders),
+        holders=tuple(map(tuple, of_holders)),
         factors=factors.of_layout(layout),
+        further_factors=tuple(factors.of_layout(layout, each) for each in range(1, partitions)),
     )
 
 
@@ -139,11 +177,14 @@ def place_as_formerly(layout: ModelLayout, holders: int) -> Placement:
     return Placement(vectors=tuple(lengths), holders=_divided(lengths, holders))
 
 
-def _divided(lengths: Mapping[Vector, int], holders: int) -> tuple[tuple[Held, ...], ...]:
+def _divided(
+    lengths: Mapping[Vector, int], holders: int, first: int = 0
+) -> tuple[tuple[Held, ...], ...]:
+    """`first`: number of the first of these vectors in the table."""
     bounds = [_bounds(vector, elements, holders) for vector, elements in lengths.items()]
     ranges = [list(pairwise(each)) for each in bounds]
     return tuple(
-        tuple(Held(number, *each[holder]) for number, each in enumerate(ranges))
+        tuple(Held(number, *each[holder]) for number, each in enumerate(ranges, first))
         for holder in range(holders)
     )
 
@@ -160,9 +201,10 @@ def _bounds(vector: Vector, elements: int, holders: int) -> list[int]:
 def require_sound(placement: Placement) -> Placement:
     """The same table. Raises ValueError for one by which elements would be lost or held twice."""
     _require_held_once(placement)
-    mistake = factors.first_mistake(placement.factors)
-    if mistake is not None:
-        raise ValueError(mistake)
+    for table in (placement.factors, *placement.further_factors):
+        mistake = factors.first_mistake(table)
+        if mistake is not None:
+            raise ValueError(mistake)
     return placement
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from disttrain.state.factors import Factors
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.layout import trained
 from disttrain.state.placement import Placement, Range, chunks
@@ -46,6 +47,11 @@ class Share:
     @cached_property
     def trained(self) -> Vector:
         return trained(self.ranges)
+
+    @cached_property
+    def factors(self) -> tuple[Factors, ...]:
+        """Of what is trained here."""
+        return self.placement.factors_in(self.trained.partition)
 
     def range_of(self, vector: Vector) -> Range:
         """The holder's part of a vector.

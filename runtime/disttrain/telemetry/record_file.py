@@ -20,7 +20,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _NAME = re.compile(
-    r"(?P<process>(?:shard|replica)-(?P<index>\d{1,6}))\.i(?P<incarnation>\d{1,9})\.bin"
+    r"(?P<process>(?:shard|replica)-(?P<index>\d{1,6})(?:-\d{1,4})?)"
+    r"\.i(?P<incarnation>\d{1,9})\.bin"
 )
 
 _NUMPY_CODES = {"Q": "u8", "q": "i8", "I": "u4", "H": "u2", "B": "u1", "d": "f8"}

@@ -89,5 +89,10 @@ def placement(transaction: Transaction) -> Placement | None:
 
 
 def _fits(present: Placement, holders: int, kept: tuple[str, ...]) -> bool:
-    beside = tuple(vector.name for vector in present.vectors if not vector.is_of_a_model)
+    beside = tuple(
+        vector.name
+        for vector in present.vectors
+        # In the other partitions they are the same.
+        if not vector.is_of_a_model and not vector.partition
+    )
     return len(present.holders) == holders and beside == kept

@@ -116,6 +116,16 @@ def _grid_is_of_the_partitions(spec: Spec) -> str | None:
     )
 
 
+def _partitions_have_shards(spec: Spec) -> str | None:
+    shards, partitions = spec.shards, spec.replicas.partitions
+    if not shards or shards >= partitions:
+        return None
+    return (
+        f"must be at least {partitions} (spec.replicas.partitions), got {shards}: the parameters "
+        f"of each partition lie on shards of their own; leave it out, or set it to {partitions}"
+    )
+
+
 def _layers_are_divided(spec: Spec) -> str | None:
     if not spec.replicas.partitioning or spec.replicas.partitions > 1:
         return None
@@ -294,6 +304,12 @@ RULES = (
         ("spec", "replicas", "grid"),
         (("spec", "replicas", "partitions"),),
         _grid_is_of_the_partitions,
+    ),
+    Rule(
+        "There are at least as many shards as a replica has partitions.",
+        ("spec", "parameterServer", "shards"),
+        (("spec", "replicas", "partitions"),),
+        _partitions_have_shards,
     ),
     Rule(
         "`partitioning` says how several partitions divide a model.",

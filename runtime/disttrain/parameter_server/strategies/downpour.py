@@ -220,7 +220,7 @@ class PushedGradients(HolderSide):
             self.state.steps.add(run.first, run.end)
 
     def _with_factors(self, part: Part, first: int, end: int, steps: int) -> Iterator["_Piece"]:
-        known = self.values.share.placement.factors if self.config.uses_factors else ()
+        known = self.values.share.factors if self.config.uses_factors else ()
         for factors in within(known, first, end) if known else (Factors(first, end),):
             count = factors.end - factors.first
             yield _Piece(part._replace(first=factors.first, count=count), steps, factors)

@@ -31,6 +31,12 @@ def stepped(spec: Spec) -> type[SteppedTraining]:
     return found
 
 
+def outgoing_buffers(spec: Spec) -> int:
+    """How many pushes a replica has memory for, by the first stage of a job."""
+    found = _TRAININGS[type(spec.strategy.rule)]
+    return found.outgoing_buffers(spec) if issubclass(found, SteppedTraining) else 0
+
+
 def check_task(spec: Spec, model: nn.Module, groups: Mapping[str, GroupFactors]) -> None:
     """Raises a FinalError for what a strategy of the job cannot train.
 

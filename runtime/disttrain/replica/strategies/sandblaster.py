@@ -17,6 +17,7 @@ from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import task_calls
+from disttrain.replica.agreement import Act, Tell, nobody
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
@@ -75,7 +76,9 @@ class TrialPoint:
     Belongs to the compute thread.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, tell: Tell = nobody) -> None:
+        """`tell`: lets other processes of the replica do the same."""
+        self._tell, self._agreement = tell, connection.agreement
         self._fetches = connection.fetches
         self._model = connection.model
         self._evaluation = 0
@@ -92,15 +95,22 @@ class TrialPoint:
         if self._evaluation == evaluation:
             return True
         if self._fetching is None:
-            self._asked = evaluation
-            self._fetching = self._fetches.begin(partial(self._fetch, evaluation))
+            self.ask(evaluation)
+        assert self._fetching is not None  # noqa: S101  It was asked for.
         began = time.perf_counter()
         done = wait([self._fetching], seconds).done
         self.waited_seconds += time.perf_counter() - began
-        return bool(done) and self._adopt() == evaluation
+        return bool(done) and self.take() == evaluation
+
+    def ask(self, evaluation: int) -> None:
+        """Begin to fetch it."""
+        self._tell(Act.ASK_TRIAL, evaluation)
+        self._asked = evaluation
+        self._fetching = self._fetches.begin(partial(self._fetch, evaluation))
 
     def fetch_now(self) -> Versions:
         """Leave the point for the shards' present parameters. Raises Cancelled."""
+        self._tell(Act.FETCH_NOW)
         # A point on its way arrives before, in the same memory.
         self._fetching = None
         self._evaluation = 0
@@ -117,12 +127,20 @@ class TrialPoint:
         self._model.land_trial()
         self._fetches.transfers.add(time.perf_counter() - began, into.nbytes)
 
-    def _adopt(self) -> int:
+    def take(self) -> int:
+        """Compute at the point that was asked for, once it is here; whose point the model has.
+
+        Raises EvaluationOver if a shard of one of the replica's processes does not have it.
+        """
         fetching, self._fetching = self._fetching, None
-        if fetching is not None:
-            fetching.result()
-            self._model.adopt(buffers=False)
-            self._evaluation = self._asked
+        if fetching is None:
+            return self._evaluation
+        self._tell(Act.TAKE_TRIAL)
+        error = fetching.exception()
+        if not self._agreement.all(error is None):
+            raise error or EvaluationOver(f"evaluation {self._asked} is over")
+        self._model.adopt(buffers=False)
+        self._evaluation = self._asked
         return self._evaluation
 
 
@@ -248,12 +266,20 @@ class BatchTraining(Training):
         rule = spec.strategy.rule
         assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.
         ask, member = membership.coordinator.request, joined.member
-        self._connection = membership.connect(joined, prepared.model, prepared.device, 0)
-        self._point = TrialPoint(self._connection)
+        self._connection = membership.connect(
+            joined,
+            prepared.held,
+            prepared.device,
+            0,
+            part=prepared.part,
+            agreement=prepared.agreement,
+        )
+        self._tell = prepared.tell
+        self._point = TrialPoint(self._connection, prepared.tell)
         samples, size = prepared.train.count, rule.portion_size
         portion_samples = partial(permutation.portion_samples, samples, size)
         held = HeldGroups(member, self.progress, portion_samples)
-        self._staging = GroupStaging(self._connection, ask, member, held)
+        self._staging = GroupStaging(self._connection, ask, member, held, prepared.tell)
         indices = prepared.train.portions(joined.seed, size)
         cutting = Cutting(batch_size=size, portion_indices=indices)
         source = WorkSource(ask, held, membership.cancellation)
@@ -269,7 +295,8 @@ class BatchTraining(Training):
         checks.check_sum_over_samples(model)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        self._connection.first_fetch(meanwhile)
+        self._tell(Act.ASK_FIRST)
+        self._connection.first_fetch(meanwhile, tell=partial(self._tell, Act.BEGIN))
         self._loop.begin()
 
     def train_until(self, ends: Callable[[], bool]) -> None:

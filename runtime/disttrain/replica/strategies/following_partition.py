@@ -1,0 +1,217 @@
+"""A partition other than the first: it computes its part of the model, and trains that.
+
+It speaks with the shards that hold its parameters, and takes each step that the first one takes.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+
+from torch import Tensor
+
+from disttrain.coordinator.protocol.fields import Position
+from disttrain.coordinator.protocol.messages import Joined
+from disttrain.groups.steps import Collective, follow_until
+from disttrain.job import defaults
+from disttrain.job.length import Extent
+from disttrain.job.spec import Spec
+from disttrain.launch.config import LaunchConfig
+from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica import strategies
+from disttrain.replica.agreement import Act, Together
+from disttrain.replica.connection import Connection
+from disttrain.replica.flat_vector import Gradient
+from disttrain.replica.groups import Sums, as_it_is, everybodys
+from disttrain.replica.membership import Membership
+from disttrain.replica.partitions import FollowingPartition
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.stepper import Stepper
+from disttrain.replica.strategies.sandblaster import TrialPoint
+from disttrain.state.vector import PARAMETERS
+
+Step = Callable[[Sequence[int]], None]
+"""What it does in an act, by the words of its order."""
+
+_OF_CALLS = frozenset({Act.FORWARD, Act.BACKWARD, Act.LOAD, Act.GATHER})
+
+
+def steps(
+    config: LaunchConfig, ready: Prepared, membership: Membership, joined: Joined, group: Collective
+) -> Step:
+    """What this process does in each act of its group, which is formed. Raises ModelError."""
+    division, spec = ready.division, config.job.spec
+    assert division is not None  # noqa: S101  It is a partition.
+    following = FollowingPartition(division, group, ready.tensors.layout)
+    run = defaults.extent(spec, ready.train.count)
+    stages = defaults.stages(spec)
+    connection = membership.connect(
+        joined,
+        following.part.module,
+        ready.device,
+        strategies.outgoing_buffers(stages[0]),
+        membership.open_ledger(joined),
+        part=division.own_part(following.part.module, config.partition),
+        agreement=Together(group),
+    )
+    measures = partial(
+        follow_until, group, following.step, lambda words: words[0] == Act.MEASURED
+    )
+    shards = joined.placement.holders_of(config.partition) if joined.placement else ()
+    training = _Training(
+        connection,
+        [partial(_stage, connection, stage, run, measures) for stage in stages],
+        shards,
+    )
+
+    def step(words: Sequence[int]) -> None:
+        act = Act(words[0])
+        if act in _OF_CALLS:
+            following.step(words)
+            return
+        if act is Act.BEGIN_STEP:
+            following.part.begin_step()
+        training.step(act, words[1:])
+
+    return step
+
+
+def _stage(
+    connection: Connection, spec: Spec, run: Extent, measures: Callable[[], None]
+) -> "_Stage":
+    if spec.strategy.sandblaster is not None:
+        return _Batches(connection)
+    stepper = strategies.stepped(spec).stepper(connection, spec, run)
+    return _Steps(connection, stepper, measures)
+
+
+class _Stage(ABC):
+    """What a strategy does in a partition other than the first. Belongs to the main thread."""
+
+    computes_on = PARAMETERS
+    """The name of the vector that the model has while it trains."""
+
+    @abstractmethod
+    def step(self, act: Act, words: Sequence[int]) -> None:
+        """Do what the first partition does. Raises GroupLost."""
+
+
+class _Steps(_Stage):
+    """Of a strategy whose replicas take steps."""
+
+    def __init__(
+        self, connection: Connection, stepper: Stepper, measures: Callable[[], None]
+    ) -> None:
+        """`measures`: takes part in an evaluation, of the values that are there by then."""
+        self._measures = measures
+        self.computes_on = stepper.computes_on
+        self._connection = connection
+        self._stepper = stepper
+        self._gradient: Tensor | None = None
+
+    def step(self, act: Act, words: Sequence[int]) -> None:
+        stepper = self._stepper
+        match act:
+            case Act.BEGIN:
+                stepper.begin(self._connection.take_first())
+            case Act.BEGIN_STEP:
+                self._gradient = stepper.begin_step()
+            case Act.END_STEP:
+                self._end_step(*words[:3])
+            case Act.FLUSH:
+                stepper.flush()
+            case Act.START_OVER:
+                stepper.start_over()
+            case Act.FETCH_NOW:
+                stepper.fetch_now()
+            case Act.FETCH_AGAIN:
+                stepper.fetch_again()
+            case Act.MEASURE:
+                stepper.measure(lambda _: self._measures())
+            case Act.BETWEEN_STEPS:
+                stepper.between_steps()
+            case Act.FINISH_MEASURING:
+                stepper.finish_measuring()
+            case _:
+                raise AssertionError(act.name)
+
+    def _end_step(self, samples: int, lease: int, offset: int) -> None:
+        stepper, gradient = self._stepper, self._gradient
+        assert gradient is not None  # noqa: S101  The step has begun.
+        position = Position(lease=lease, offset=offset)
+        scale = stepper.accrue(gradient, None, samples, position)
+        stepper.push()
+        stepper.adopt(gradient, scale, samples)
+
+
+class _Batches(_Stage):
+    """Of a batch method."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._point = TrialPoint(connection)
+        self._sums = Sums(connection)
+        self._sum: Gradient | None = None
+        self._sent: deque[tuple[Gradient, Future[tuple[int, ...]]]] = deque()
+
+    def step(self, act: Act, words: Sequence[int]) -> None:
+        match act:
+            case Act.BEGIN:
+                self._connection.take_first()
+            case Act.ASK_TRIAL:
+                self._point.ask(words[0])
+            case Act.TAKE_TRIAL:
+                with suppress(EvaluationOver):
+                    self._point.take()
+            case Act.FETCH_NOW:
+                self._point.fetch_now()
+            case Act.BEGIN_GROUP:
+                self._sum = self._sums.begin()
+            case Act.ABANDON_GROUP:
+                self._sums.free(self._own_sum)
+            case Act.SEND_GROUP:
+                attempt, evaluation, group = words[:3]
+                own = self._own_sum
+                sent = self._sums.send(own, attempt, evaluation, group, as_it_is)
+                self._sent.append((own, sent))
+            case Act.GROUP_SENT:
+                own, sent = self._sent.popleft()
+                with suppress(EvaluationOver):
+                    everybodys(self._connection, sent)
+                self._sums.free(own)
+            case _:
+                raise AssertionError(act.name)
+
+    @property
+    def _own_sum(self) -> Gradient:
+        assert self._sum is not None  # noqa: S101  The group has begun.
+        return self._sum
+
+
+class _Training:
+    """Belongs to the main thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stages: Sequence[Callable[[], _Stage]],
+        shards: Sequence[int],
+    ) -> None:
+        self._connection = connection
+        self._stages = list(stages)
+        self._shards = shards
+        self._stage: _Stage | None = None
+
+    def step(self, act: Act, words: Sequence[int]) -> None:
+        if act is Act.UPLOAD:
+            self._connection.upload(self._shards)
+        elif act is Act.ASK_FIRST:
+            if self._stage is not None:
+                self._connection.fetches.drop()
+            self._stage = self._stages.pop(0)()
+            self._connection.ask_first(self._stage.computes_on)
+        else:
+            assert self._stage is not None  # noqa: S101  The first act of a stage makes it.
+            self._stage.step(act, words)
