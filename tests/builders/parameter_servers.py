@@ -1,7 +1,7 @@
 """A parameter server inside the test: plain SGD on the whole vector, no shards, no messages."""
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -35,6 +35,10 @@ class OneShard(PushClient, FetchClient):
         self.gate.set()
         self.fetch_gate = threading.Event()
         self.fetch_gate.set()
+
+    @property
+    def shards(self) -> Sequence[int]:
+        return (0,)
 
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         del shards

@@ -36,7 +36,6 @@ LOCAL_STEPS = (
 )
 IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
-DECAYING = ("spec.task.entrypoint=divided_images:Decaying",)
 SANDBLASTER = (
     "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
     "spec.batchSize=null",
@@ -79,7 +78,6 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (DOWNPOUR, "partitions: 2, wholeOn: {filters: 1, pool: 0, hidden: 0, head: 1}", 1e-4),
         (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
         (COUNTED, "partitions: 4", 1e-4),
-        (DECAYING, "partitions: 2", 1e-4),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (WARM, "partitions: 2", 1e-3),
@@ -90,7 +88,6 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         "cut",
         "cut-local-steps",
         "counted",
-        "decaying",
         "local-steps",
         "sandblaster",
         "warm-start",
@@ -162,6 +159,14 @@ def waited(address: str) -> float:
         (
             ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Growing"),
             ("a divided model takes samples of one shape: it was divided for (2, 10, 9)",),
+        ),
+        (
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Decaying"),
+            ("Task.loss() and Task.measure() may call the model, and may not read its parameters",),
+        ),
+        (
+            ("spec.replicas={partitions: 2}", "spec.parameterServer.shards=1"),
+            ("must be at least 2 (spec.replicas.partitions), got 1",),
         ),
         (
             ("spec.replicas={partitions: 4, grid: 1x3}",),

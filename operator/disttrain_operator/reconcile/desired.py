@@ -55,7 +55,7 @@ _STANDS_IN: Final[dict[str, Any]] = {
     "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
     "batchSize": 1,
     "stop": {"epochs": 1},
-    "parameterServer": {"shards": 1},
+    "parameterServer": {},
     "replicas": {"count": 1},
 }
 """For what must be given and decides nothing here."""

@@ -55,6 +55,22 @@ def _spec(tensor: ModelTensor, piece: Piece) -> TensorSpec:
     )
 
 
+def undivided(layout: ModelLayout) -> ModelLayout:
+    """What two layouts have alike that divide a model otherwise. No values lie so."""
+    found = {
+        spec.name: replace(
+            spec,
+            shape=spec.of_model,
+            whole=(),
+            begins=(),
+            vector=spec.vector._replace(partition=0),
+            first=0,
+        )
+        for spec in layout.tensors
+    }
+    return ModelLayout(tensors=tuple(found[name] for name in sorted(found)), own=layout.own)
+
+
 def without_factors(layout: ModelLayout) -> ModelLayout:
     """The same model, as a process describes it that knows no parameter groups."""
     return ModelLayout(

@@ -2,104 +2,93 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from disttrain.cli.plan_text import SHARDS, VALUES, byte_size, said
+from disttrain.cli.plan_text import SHARDS, SHARED, byte_size, said
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.strategy_kind import Exchanges
 from disttrain.parallel.counting import Counts
 from disttrain.parallel.pricing import Machine
 from disttrain.parallel.windows import Grid
-from disttrain.replica import model_tensors, shard_plan
-from disttrain.replica.shard_plan import OfParts, OfShards
-
-_MOST_LISTED = 8
-"""Partitions whose shards are told one by one."""
+from disttrain.replica import shard_plan
+from disttrain.replica.shard_plan import OfPartition, OfReplica
 
 
 class Beside(NamedTuple):
     """Of a job's training."""
 
-    shards: OfShards | None
-    """None: replicas hold the parameters."""
-    parts: Mapping[Grid, OfParts]
+    replica: Mapping[Grid, OfReplica]
+    """By how its model is divided."""
     exchanges: Exchanges
     replicas: int
 
     @classmethod
     def of(cls, spec: Spec, model: nn.Module, counts: Sequence[Counts]) -> "Beside":
         formats, rule = defaults.formats(spec), spec.strategy.rule
-        layout = model_tensors.describe(model, formats.held).layout
         return cls(
-            shard_plan.of_shards(layout, spec.shards, formats, len(rule.pushed))
-            if spec.shards
-            else None,
-            {each.grid: shard_plan.of_parts(each.parts, layout, spec.shards) for each in counts},
+            {
+                each.grid: shard_plan.of_replica(
+                    each.parts,
+                    model,
+                    _shards(spec, each.grid.size),
+                    formats,
+                    len(rule.pushed),
+                    defaults.precision(spec),
+                )
+                for each in counts
+            },
             rule.exchanges,
             spec.replicas.count,
         )
 
     def seconds(self, counts: Counts, machine: Machine) -> dict[str, float]:
         """Of a step, by what they are for."""
+        replica, partitions = self.replica[counts.grid], counts.grid.size
         return {
-            VALUES: self.parts[counts.grid].seconds(machine),
-            SHARDS: self.shards.seconds(self.exchanges, machine, self.replicas)
-            if self.shards
-            else 0.0,
+            SHARED: replica.shared_seconds(machine, partitions),
+            SHARDS: replica.shard_seconds(self.exchanges, machine, self.replicas),
         }
 
     def document(self) -> dict[str, Any]:
         """For `--json`."""
-        parts = [{"grid": asdict(grid), **asdict(each)} for grid, each in self.parts.items()]
-        shards = asdict(self.shards) if self.shards else None
-        return {"shards": shards, "exchanges": self.exchanges._asdict(), "parts": parts}
+        divided = [{"grid": asdict(grid), **asdict(each)} for grid, each in self.replica.items()]
+        return {"exchanges": self.exchanges._asdict(), "replica": divided}
 
     def lines(self) -> Iterator[str]:
         """What a person reads."""
-        if self.shards is not None:
-            yield _of_shards(self.shards, self.exchanges)
-        for grid, parts in self.parts.items():
-            if grid.size > 1:
-                yield _of_parts(grid, parts)
+        for grid, replica in self.replica.items():
+            told = [*_of_shards(grid, replica.partitions), *_of_shared(grid, replica)]
+            if told:
+                yield f"{said(grid)}: {'; '.join(told)}"
+        if any(each.partitions for each in self.replica.values()):
+            pushes, fetches = self.exchanges.pushes, self.exchanges.fetches
+            yield f"in a step, {pushes:.3g} of a push is done, and {fetches:.3g} of a fetch"
 
 
-def _of_shards(shards: OfShards, exchanges: Exchanges) -> str:
-    pushed, fetched = shards.pushed, shards.fetched
-    count = len(pushed)
-    return (
-        f"the first process of a replica has {count} connection{'s' if count > 1 else ''}, one to "
-        f"each shard. A push is {byte_size(sum(pushed))}, at one shard {byte_size(max(pushed))}; a "
-        f"fetch {byte_size(sum(fetched))} and {byte_size(max(fetched))}. In a step it does "
-        f"{exchanges.pushes:.3g} of the one, and {exchanges.fetches:.3g} of the other"
-    )
+def _shards(spec: Spec, partitions: int) -> int:
+    """Each partition has shards of its own, so there are as many at least."""
+    given = spec.parameter_server.shards
+    return 0 if not spec.shards else max(given or 1, partitions)
 
 
-def _of_parts(grid: Grid, parts: OfParts) -> str:
-    text = (
-        f"{said(grid)}: for each step it gives the others "
-        f"{byte_size(parts.given_bytes)} of values, and gets {byte_size(parts.returned_bytes)} of "
-        f"gradients"
-    )
-    return f"{text}; {_holders(parts.shards)}" if any(parts.shards) else text
+def _of_shards(grid: Grid, partitions: Sequence[OfPartition]) -> Iterator[str]:
+    if not partitions:
+        return
+    own = [len(each.pushed) for each in partitions]
+    most = max(partitions, key=lambda each: sum(each.pushed))
+    fewest, count = min(own), max(own)
+    told = f"{count}" if fewest == count else f"{fewest} or {count}"
+    yield f"{'a replica' if grid.size == 1 else 'each partition'} pushes to {told} of the shards"
+    at_most = "" if grid.size == 1 else "at most "
+    for name, nbytes in (("a push is", most.pushed), ("a fetch", most.fetched)):
+        largest = byte_size(max(nbytes, default=0))
+        yield f"{name} {at_most}{byte_size(sum(nbytes))}, at one shard {largest}"
 
 
-def _holders(shards: Sequence[Sequence[int]]) -> str:
-    if len(shards) > _MOST_LISTED:
-        fewest, most = min(map(len, shards)), max(map(len, shards))
-        told = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        return f"values of a partition lie on {told} of the shards"
-    each_one = (f"of {rank} on {_ranges(each)}" for rank, each in enumerate(shards))
-    return f"values lie on shards: {', '.join(each_one)}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """As "0-3+7"."""
-    found = []
-    for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
-        first, *_, last = [number for _, number in run] * 2
-        found.append(str(first) if first == last else f"{first}-{last}")
-    return "+".join(found) or "none"
+def _of_shared(grid: Grid, replica: OfReplica) -> Iterator[str]:
+    if grid.size > 1:
+        nbytes = byte_size(replica.shared_bytes)
+        yield f"before a step the first gives each other one {nbytes}"

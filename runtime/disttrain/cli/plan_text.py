@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from disttrain.parallel.pricing import IDLE, MESSAGES, WAITING, Machine, PlannedStep
 from disttrain.parallel.windows import Grid
 
-VALUES, SHARDS = "values of partitions", "pushes and fetches"
+SHARED, SHARDS = "shared values", "pushes and fetches"
 _WORTH = 0.95
 """More partitions are worth it as long as they take at most this of the time."""
 _BAR = 24
@@ -121,8 +121,8 @@ def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
     yield said(step.grid)
     yield _time(step.seconds)
     yield f"{gained:.2f}"
-    shares = {VALUES: 0.0, SHARDS: 0.0, **step.shares}
-    for name in (MESSAGES, WAITING, IDLE, VALUES, SHARDS):
+    shares = {SHARED: 0.0, SHARDS: 0.0, **step.shares}
+    for name in (MESSAGES, WAITING, IDLE, SHARED, SHARDS):
         yield f"{shares[name]:.0%}"
     yield f"{largest.flops / 1e9:.3g}"
     yield f"{largest.parameters:,}"

@@ -105,7 +105,7 @@ def follow_until(
         step(order)
 
 
-class _Ends(Exception):  # noqa: N818  It is no error.
+class _Ends(Exception):
     """The first process ends."""
 
     def __init__(self, exit_code: int) -> None:

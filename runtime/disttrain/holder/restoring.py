@@ -1,20 +1,24 @@
 """Brings a holder's values back from a checkpoint, whoever wrote it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from disttrain.checkpoint import reading
+from disttrain.checkpoint import model_map, reading
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt, WrongSnapshot
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint, Restore
 from disttrain.checkpoint.stores import Store
 from disttrain.holder.values import Notes, Table, Values
+from disttrain.state.layout import ModelLayout
+from disttrain.state.moves import Move, Moves
+from disttrain.state.placement import Range
 from disttrain.state.share import Share
+from disttrain.state.vector import PARAMETERS, Vector
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -36,6 +40,8 @@ class Wanted:
     """What a holder needs of a checkpoint."""
 
     share: Share
+    layout: ModelLayout | None = None
+    """What lies in the vectors; None: the same as in every checkpoint."""
     makers: Mapping[str, MakeValues]
     """By the update rule of a checkpoint that it can go on from, room for what is taken of it."""
     tables: Mapping[str, TableForm] = field(default_factory=dict)
@@ -61,7 +67,7 @@ class Restored:
     previous: Mapping[int, Notes]
     """Of those that this holder answers for; see `answers_for`."""
     is_resharded: bool = False
-    """The checkpoint is of another number of holders."""
+    """The checkpoint is of another number of holders, or of a model that was divided otherwise."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
 
@@ -130,15 +136,17 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         )
         raise WrongSnapshot(message)
     with Restore(checkpoint) as source:
-        sources = _sources(manifest, wanted.share) or {min(holder, len(manifest.holders) - 1)}
+        places = _Places(manifest, wanted)
+        sources = places.sources() or {min(holder, len(manifest.holders) - 1)}
         previous = answers_for(holder, wanted.holders, len(manifest.holders))
         files = _files(manifest, sources, previous)
         wanted.bring(checkpoint, files)
         for entry in files:
             reading.check(checkpoint.path / entry.name, entry)
         values = make(wanted.share, source.file(min(sources)).metadata)
-        _read_values(source, values)
-        if len(manifest.holders) == wanted.holders:
+        _read_values(source, values, places)
+        is_resharded = places.have_moved or len(manifest.holders) != wanted.holders
+        if not is_resharded:
             values.on_disk = _immutable(manifest.holders[holder], values)
         notes = {
             part: notes_of(source.file(part), manifest.holders[part].version, wanted)
@@ -150,7 +158,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         values=values,
         sources={part: notes[part] for part in sorted(sources)},
         previous={part: notes[part] for part in previous},
-        is_resharded=len(manifest.holders) != wanted.holders,
+        is_resharded=is_resharded,
     )
 
 
@@ -177,13 +185,43 @@ def _table(file: PartFile, name: str, columns: tuple[str, ...]) -> Table:
     return Table(columns=columns, rows=rows.tolist())
 
 
-def _sources(manifest: Manifest, share: Share) -> set[int]:
-    return {
-        part.holder
-        for vector, held in share.ranges.items()
-        if vector.is_of_a_model and held.count
-        for part in reading.parts(manifest, vector, held)
-    }
+class _Places:
+    """Where a checkpoint has what a holder needs of it."""
+
+    def __init__(self, manifest: Manifest, wanted: Wanted) -> None:
+        """Raises WrongModel for the checkpoint of another one."""
+        self._manifest, self._share = manifest, wanted.share
+        self._moves: Moves | None = None
+        after = wanted.layout
+        if after is not None and model_map.pieces(after) != manifest.pieces:
+            before = model_map.layout(manifest)
+            model_map.require_same(*map(model_map.undivided, (before, after)))
+            self._moves = Moves(before, after)
+
+    @property
+    def have_moved(self) -> bool:
+        """Whether the model was divided otherwise."""
+        return self._moves is not None
+
+    def of(self, vector: Vector, held: Range) -> Iterator[Move]:
+        """Where all elements of a range lie."""
+        if self._moves is None:
+            if held.count:
+                yield Move(vector, held.first, 0, held.count)
+            return
+        stands_for = vector if vector.is_of_a_model else vector.beside(PARAMETERS)
+        for move in self._moves.into(stands_for, held):
+            yield move._replace(vector=move.vector.beside(vector.name))
+
+    def sources(self) -> set[int]:
+        """Holders of that time, by index."""
+        return {
+            part.holder
+            for vector, held in self._share.ranges.items()
+            if vector.is_of_a_model
+            for move in self.of(vector, held)
+            for part in reading.parts(self._manifest, move.vector, move.range)
+        }
 
 
 def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> list[FileEntry]:
@@ -192,13 +230,17 @@ def _files(manifest: Manifest, sources: set[int], previous: Iterable[int]) -> li
     return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in previous)]))
 
 
-def _read_values(source: Restore, values: Values) -> None:
+def _read_values(source: Restore, values: Values, places: _Places) -> None:
     for vector in values.vectors:
-        held = values.share.range_of(vector)
-        if vector.name in values.optional and not source.has(vector, held):
+        moves = list(places.of(vector, values.share.range_of(vector)))
+        is_optional = vector.name in values.optional
+        if is_optional and not any(source.has(move.vector, move.range) for move in moves):
             values.lacking.add(vector)
-        elif held.count:
-            source.read(vector, held, values.all_bytes(vector))
+            continue
+        room, size = values.all_bytes(vector).cast("B"), vector.element_bytes
+        for move in moves:
+            end = move.offset + move.count
+            source.read(move.vector, move.range, room[move.offset * size : end * size])
 
 
 def _immutable(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:

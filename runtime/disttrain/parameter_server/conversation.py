@@ -252,7 +252,9 @@ class Conversation:
         Blocks until then, restarts of shards included. Raises Fenced, RequestRefused, ShardsAway.
         """
         self._wait_for_shards()
-        asked = self._shards if shards is None else [each for each in self._shards if each in shards]
+        asked = (
+            self._shards if shards is None else [each for each in self._shards if each in shards]
+        )
         tasks = {shard: task_of(self.links[shard]) for shard in asked}
         self._run(tasks)
         return list(tasks.values())

@@ -21,29 +21,31 @@ from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderInca
 from disttrain.parameter_server.final_snapshot import SnapshotWriter
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard, delivered_of
+from disttrain.state.layout import ModelLayout
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
 
-def restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
+def restore(config: LaunchConfig, share: Share, layout: ModelLayout) -> RestoredShard | None:
     """The newest of this shard that is there; None in its first incarnation. See `restoring`.
 
-    Raises StoreAway when an object store does not let it know.
+    `layout`: of the model, in the vectors of which it has a share. Raises StoreAway when an object
+    store does not let it know.
     """
     try:
-        return _restore(config, share)
+        return _restore(config, share, layout)
     except StoreDenied as error:
         # The coordinator was let in, so this one may be, too, the next time.
         raise StoreAway(str(error)) from error
 
 
-def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
+def _restore(config: LaunchConfig, share: Share, layout: ModelLayout) -> RestoredShard | None:
     store = stores.open_store(config.checkpoints)
     candidates, damaged = newest(store, config.job_uid, config.resume_from)
     makers = strategies.makers(config.job.spec)
-    wanted = Wanted(share=share, makers=makers, tables=restoring.TABLES)
+    wanted = Wanted(share=share, layout=layout, makers=makers, tables=restoring.TABLES)
     saved = _final_snapshot(saver(config), wanted)
     latest = candidates[0].manifest if candidates else None
     if saved is not None and final_snapshot.is_newer(saved, config.shard_index, latest):
@@ -51,17 +53,20 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     return _read(store, candidates, wanted, damaged)
 
 
-def reload(config: LaunchConfig, number: int, share: Share) -> RestoredShard:
+def reload(
+    config: LaunchConfig, layout: ModelLayout | None, number: int, share: Share
+) -> RestoredShard:
     """This shard's part of one of this run's own checkpoints. Takes long; any thread.
 
-    Raises CheckpointError, WrongSnapshot.
+    `layout`: None if it is the same in all of them. Raises CheckpointError, WrongSnapshot.
     """
     store = stores.open_store(config.checkpoints)
     # The one that this incarnation began with may be deleted by now.
     candidates, _ = newest(store, config.job_uid, resume_from=None)
     found = [one for one in candidates if one.manifest.number == number]
     makers = strategies.makers(config.job.spec, is_return=True)
-    restored = _read(store, found, Wanted(share=share, makers=makers, tables=restoring.TABLES))
+    wanted = Wanted(share=share, layout=layout, makers=makers, tables=restoring.TABLES)
+    restored = _read(store, found, wanted)
     if restored is None:
         message = f"there is no checkpoint {number} in {config.checkpoints}"
         raise NoCheckpoint(message)

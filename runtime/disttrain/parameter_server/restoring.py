@@ -40,7 +40,7 @@ class RestoredShard:
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
     is_resharded: bool = False
-    """The checkpoint is of another number of shards."""
+    """The checkpoint is of other shards."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
     saved_by: int = 0

@@ -15,7 +15,7 @@ from disttrain.coordinator.protocol import commands
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.control import CHANCE, Chance, ControlConnection
 from disttrain.coordinator.protocol.fields import Restored
-from disttrain.coordinator.protocol.messages import Join, Joined, Leave
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Placed
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.job import defaults
 from disttrain.job.spec import Audit
@@ -223,7 +223,8 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     ledger_folder = RunFolder(config.run_folder).ledger
     losses = Losses(ledger_folder, config.shard_index, shards)
     control = _control(config, surroundings)
-    restored = _restored(config, control, transport.chunk_bytes)
+    before = control.ask_placement(timeout=config.join_seconds)
+    restored = _restored(config, before, transport.chunk_bytes)
     log_lost(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
     joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
@@ -237,7 +238,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     serving = Serving(listener, shard)
     serving.instances = joined.instances
     open_parts = stores.open_parts(config.checkpoints)
-    reload = partial(recovery.reload, config)
+    reload = partial(recovery.reload, config, before.layout)
     runner = CommandRunner(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
     runner.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
@@ -255,17 +256,15 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     )
 
 
-def _restored(
-    config: LaunchConfig, control: ControlConnection, chunk_bytes: int
-) -> RestoredShard | None:
+def _restored(config: LaunchConfig, before: Placed, chunk_bytes: int) -> RestoredShard | None:
     """What an earlier incarnation left; nothing where no incarnation was told what it holds.
 
     Nor where this shard is none of the job's any more: the join says so.
     """
-    placement = control.ask_placement(timeout=config.join_seconds)
-    if placement is None or config.shard_index >= len(placement.holders):
+    placement, layout = before.placement, before.layout
+    if placement is None or layout is None or config.shard_index >= len(placement.holders):
         return None
-    return recovery.restore(config, Share(placement, config.shard_index, chunk_bytes))
+    return recovery.restore(config, Share(placement, config.shard_index, chunk_bytes), layout)
 
 
 def _graceful_shutdown(

@@ -125,10 +125,10 @@ class Together(Agreement):
         del own
         return self._answered
 
-    def all(self, has: bool) -> bool:
+    def all(self, has: bool) -> bool:  # noqa: FBT001
         return sum(self._group.sum((int(has),))) == self._size
 
-    def any(self, has: bool) -> bool:
+    def any(self, has: bool) -> bool:  # noqa: FBT001
         return sum(self._group.sum((int(has),))) > 0
 
     def least(self, number: int) -> int:

@@ -56,14 +56,18 @@ def write(
 ) -> None:
     """The file that an export of these values would be, tensor by tensor; `said`: metadata.
 
-    `content`: gives the values of a model that has none itself, by any of a tensor's names. Raises CheckpointError, and ModelNotSupported for a type that a buffer has by now.
+    `content`: gives the values of a model that has none itself, by any of a tensor's names. Raises
+    CheckpointError, and ModelNotSupported for a type that a buffer has by now.
     """
     state = dict(model_tensors.named(model, frozen))
     tensors = [_described(name, tensor) for name, tensor in state.items()]
     # As in an export: no element lies across its own width.
     tensors.sort(key=lambda tensor: -tensor_file.TYPE_BYTES[tensor.type])
     export.write_tensors(
-        out, tensors, said, (model_tensors.raw((content or state.__getitem__)(one.name)) for one in tensors)
+        out,
+        tensors,
+        said,
+        (model_tensors.raw((content or state.__getitem__)(one.name)) for one in tensors),
     )
 
 

@@ -361,6 +361,8 @@ class Sides:
 
     push: PushClient
     fetch: FetchClient
+    agreement: Agreement = ALONE
+    """With the other processes of the replica, each of which has such a connection."""
 
 
 class Connection:
@@ -375,17 +377,13 @@ class Connection:
         *,
         pushes: MakePushes = PushThread,
         fetches: MakeFetches = FetchThread,
-        agreement: Agreement = ALONE,
     ) -> None:
-        """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record.
-
-        `agreement`: with the other processes of the replica, each of which has such a connection.
-        """
-        self.agreement = agreement
+        """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record."""
+        self.agreement = sides.agreement
         self.model = model
         self.pushes = pushes(sides.push, model, cancellation, ledger)
         self.fetches = fetches(sides.fetch, cancellation, ledger)
-        self.fetches.agreement = agreement
+        self.fetches.agreement = sides.agreement
         self.ledger = ledger
         self.cancellation = cancellation
 

@@ -46,8 +46,7 @@ class Division(NamedTuple):
 
     def own_part(self, part: Partitioned, rank: int) -> OwnPart:
         """What of a part lies in its partition's vectors."""
-        shapes = {name: tuple(each.shape) for name, each in model_tensors.named(self.model)}
-        return OwnPart(rank, part.pieces, shapes, set(part.own_buffers))
+        return _own_part(part, rank, self.model)
 
     def layout(
         self,
@@ -56,17 +55,33 @@ class Division(NamedTuple):
         frozen: FrozenParameters,
     ) -> ModelLayout:
         """Of all partitions. Raises ModelError."""
-        found: list[TensorSpec] = []
-        for rank in range(self.replicas.partitions):
-            part = self.planned(rank)
-            own = self.own_part(part, rank)
-            found += model_tensors.describe(part, precision, groups, frozen, own).layout.tensors
-        return ModelLayout(tensors=tuple(found))
+        parts = [self.planned(rank) for rank in range(self.replicas.partitions)]
+        return layout_of(parts, self.model, precision, groups, frozen)
 
     def planned(self, rank: int) -> Partitioned:
         """Another process's part, without memory. Raises ModelError."""
         model, peers = without_values(self.model), Nobody(rank, self.replicas.partitions)
         return _part(model, self.replicas, peers, self.sample)
+
+
+def layout_of(
+    parts: Sequence[Partitioned],
+    model: nn.Module,
+    precision: Precision,
+    groups: Mapping[str, GroupFactors],
+    frozen: FrozenParameters = FrozenParameters.SHARED,
+) -> ModelLayout:
+    """Of all partitions of a model, in the order of ranks. Raises ModelError."""
+    found: list[TensorSpec] = []
+    for rank, part in enumerate(parts):
+        own = _own_part(part, rank, model)
+        found += model_tensors.describe(part, precision, groups, frozen, own).layout.tensors
+    return ModelLayout(tensors=tuple(found))
+
+
+def _own_part(part: Partitioned, rank: int, model: nn.Module) -> OwnPart:
+    shapes = {name: tuple(each.shape) for name, each in model_tensors.named(model)}
+    return OwnPart(rank, part.pieces, shapes, set(part.own_buffers))
 
 
 def grid_of(replicas: Replicas) -> Grid:

@@ -48,9 +48,7 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
     return ExitCode.COMPLETE
 
 
-def _measured(
-    task: TaskCalls, made: DividedModel, told: Evaluation, device: torch.device
-) -> Sums:
+def _measured(task: TaskCalls, made: DividedModel, told: Evaluation, device: torch.device) -> Sums:
     model = made.load(told.model_file)
     computing = made.evaluating(model)
     examples, place = task.examples(Split.TEST, 1), task_calls.mover(device)

@@ -24,7 +24,6 @@ from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
 
 
-
 class FlatVector:
     """A vector on the CPU: computing, sending and receiving use the same memory."""
 

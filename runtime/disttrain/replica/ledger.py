@@ -182,9 +182,7 @@ class Ledger:
                 )
             )
 
-    def fetched(
-        self, number: int, versions: tuple[Version, ...], shards: Sequence[int]
-    ) -> None:
+    def fetched(self, number: int, versions: tuple[Version, ...], shards: Sequence[int]) -> None:
         """`shards`: whose versions they are."""
         if self._records_steps:
             for shard, version in zip(shards, versions, strict=True):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import wait
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -40,6 +41,17 @@ _HEARD_SECONDS = 5.0
 LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
 """How long a process that was told to leave waits for answers to the last pushes of its replica: on
 a cluster, the shard that owes one may be on its way to another node."""
+
+
+class Trained(NamedTuple):
+    """What a process trains."""
+
+    model: nn.Module
+    device: torch.device
+    part: OwnPart | None = None
+    """As in `FlatModel`."""
+    agreement: Agreement = ALONE
+    """With the other processes of the replica, each of which trains a part."""
 
 
 class Membership:
@@ -93,47 +105,35 @@ class Membership:
     def connect(
         self,
         joined: Joined,
-        model: nn.Module,
-        device: torch.device,
+        trained: Trained,
         outgoing_buffers: int,
         log: Ledger = ledger.SILENT,
-        *,
-        part: OwnPart | None = None,
-        agreement: Agreement = ALONE,
     ) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them.
 
         Once: later stages of a job work with the same connection.
         """
         if self.connection is None:
-            flat = self.flat_model(joined, model, device, outgoing_buffers, part)
-            self.connection = Connection(
-                flat, self._clients(joined), self.cancellation, log, agreement=agreement
-            )
+            flat = self.flat_model(joined, trained, outgoing_buffers)
+            sides = self._clients(joined, trained.agreement)
+            self.connection = Connection(flat, sides, self.cancellation, log)
         return self.connection
 
-    def flat_model(
-        self,
-        joined: Joined,
-        model: nn.Module,
-        device: torch.device,
-        outgoing_buffers: int,
-        part: OwnPart | None = None,
-    ) -> FlatModel:
-        """The model in flat vectors; once. `part`: as in `FlatModel`."""
+    def flat_model(self, joined: Joined, trained: Trained, outgoing_buffers: int) -> FlatModel:
+        """The model in flat vectors; once."""
         own = names.member_name(joined.member.index, self.config.partition, self.config.processes)
         self._memory = self._transport.memory(f"{own}-i{joined.member.incarnation}")
         return FlatModel(
-            model,
+            trained.model,
             self._memory,
-            device,
+            trained.device,
             outgoing_buffers=outgoing_buffers,
             formats=defaults.formats(self._spec),
             factors=()
             if joined.placement is None
             else joined.placement.factors_in(joined.member.partition),
             frozen=self._spec.task.frozen,
-            part=part,
+            part=trained.part,
         )
 
     def upload(self, shards: tuple[int, ...]) -> None:
@@ -150,7 +150,7 @@ class Membership:
         kind = LedgerOfAnswers if member.partition else Ledger
         return kind(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
-    def _clients(self, joined: Joined) -> Sides:
+    def _clients(self, joined: Joined, agreement: Agreement) -> Sides:
         placement = joined.placement
         if placement is None:
             message = "the coordinator took in this replica's model without a placement"
@@ -164,7 +164,7 @@ class Membership:
             placement=placement,
             partition=joined.member.partition,
         )
-        return Sides(push=PushClient(client), fetch=FetchClient(client))
+        return Sides(push=PushClient(client), fetch=FetchClient(client), agreement=agreement)
 
     def leave(self, member: MemberId, progress: Progress | None, reason: str = "SIGTERM") -> None:
         """Say that this process ends by its own will. None: the shards tell how far it came."""

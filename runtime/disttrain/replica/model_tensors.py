@@ -172,10 +172,9 @@ def describe(
         _require_storable(tensor, found)
     specs: list[TensorSpec] = []
     places: dict[Vector, tuple[Place, ...]] = {}
-    for vector in _ORDER:
-        members = [found for found in names if _vector_of(*found, kinds) == vector]
-        if part is not None:
-            vector = vector._replace(partition=part.partition)
+    for kind in _ORDER:
+        members = [found for found in names if _vector_of(*found, kinds) == kind]
+        vector = kind if part is None else kind._replace(partition=part.partition)
         plain = _specs(vector, members)
         if part is not None:
             plain = map(part.placed, plain)

@@ -37,7 +37,7 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import accrual, model_tensors
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
-from disttrain.replica.membership import Membership
+from disttrain.replica.membership import Membership, Trained
 from disttrain.replica.work import LostLeases
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -155,10 +155,10 @@ class DownpourOptimizer(torch.optim.Optimizer):
             raise JobEnded(str(error)) from error
         self._member = joined.member
         manifest = self._spec.strategy.only_downpour
-        device = next(model.parameters()).device
+        trained = Trained(model, next(model.parameters()).device)
         buffers = accrual.gradient_buffers(manifest)
         log = self._membership.open_ledger(joined)
-        self._connection = self._membership.connect(joined, model, device, buffers, log)
+        self._connection = self._membership.connect(joined, trained, buffers, log)
         super().__init__(self._connection.model.trainable, {})
         run = defaults.extent(self._spec, joined.train_samples)
         self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count, run=run)

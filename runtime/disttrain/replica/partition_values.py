@@ -19,7 +19,7 @@ from disttrain.task.errors import ModelError
 def share(part: Partitioned, group: Collective) -> None:
     """Give all partitions the first one's values of what each of them has. Raises GroupLost."""
     by_type: dict[torch.dtype, list[Tensor]] = {}
-    for each in _of_all(part):
+    for each in of_all(part):
         by_type.setdefault(each.dtype, []).append(each)
     for tensors in by_type.values():
         flat = torch.cat([each.detach().reshape(-1) for each in tensors])
@@ -29,7 +29,8 @@ def share(part: Partitioned, group: Collective) -> None:
             each.copy_(found.view(each.shape))
 
 
-def _of_all(part: Partitioned) -> list[Tensor]:
+def of_all(part: Partitioned) -> list[Tensor]:
+    """What each partition has all of, and gets from the first one."""
     own = set(part.own_buffers)
     return [
         *(parameter for _, parameter in everywhere(part)),

@@ -207,7 +207,7 @@ class DividedModel:
         return model
 
     def tensor(self, model: nn.Module, name: str) -> Tensor:
-        """A tensor of the model or of one that was loaded, by any of its names. Raises GroupLost."""
+        """A tensor of the model or of a loaded one, by any of its names. Raises GroupLost."""
         part, number = self._part_of(model), self._gathering.number(name)
         self.announce(Act.GATHER, number, int(part is not self.part))
         return self._gathering.take(part.module, number)

@@ -21,6 +21,7 @@ from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Sums
+from disttrain.replica.membership import Trained
 from disttrain.replica.model_tensors import ModelTensors, OwnPart
 from disttrain.replica.partitions import DividedModel
 from disttrain.replica.parts import WHOLE
@@ -59,9 +60,11 @@ class Prepared:
     """Those among which the replica divides each batch, if it has several."""
 
     @property
-    def held(self) -> nn.Module:
+    def trained(self) -> Trained:
         """What lies in flat vectors: the model, or this process's part of it."""
-        return self.model if self.divided is None else self.divided.part.module
+        if self.divided is None:
+            return Trained(self.model, self.device)
+        return Trained(self.divided.part.module, self.device, self.part, self.agreement)
 
     def tell(self, act: Act, *words: int) -> None:
         """Let the other partitions do something. Raises GroupLost."""

@@ -35,13 +35,7 @@ class SteppedTraining(Training):
         self._cancellation = membership.cancellation
         log = membership.open_ledger(joined)
         self._connection = membership.connect(
-            joined,
-            prepared.held,
-            prepared.device,
-            self.outgoing_buffers(spec),
-            log,
-            part=prepared.part,
-            agreement=prepared.agreement,
+            joined, prepared.trained, self.outgoing_buffers(spec), log
         )
         run = defaults.extent(spec, prepared.train.count)
         self._stepper = self.stepper(self._connection, spec, run)

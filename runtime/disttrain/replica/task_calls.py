@@ -118,6 +118,12 @@ def seed_everything(seed: int) -> None:
 
 LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
+_NO_VALUES = (
+    "The model is divided among partitions, and no process has all of it: Task.loss() and "
+    "Task.measure() may call the model, and may not read its parameters or call one of its layers. "
+    "Give weight decay to the optimizer, let layers return what the loss needs, or set "
+    "spec.replicas.partitions to 1"
+)
 _DOUBLE_DATA = (
     "The batch holds float64 tensors, and the model is float32: use .float() in the data set, or "
     "set spec.strategy.sandblaster.precision: float64, if that is the strategy"
@@ -202,11 +208,13 @@ class TaskCalls:
     def loss(self, model: nn.Module, batch: Any, context: LossContext) -> BatchLoss:
         """The loss of a training step. Raises TaskError."""
         self._latest = context
-        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.loss()"):
+        with self._with_remedy(model, batch), user_code.running(f"{self._name}.loss()"):
             loss = checks.check_loss(self._loss(model, batch, context))
         if self._has_count and loss.count is None:
             message = "Task.loss() returned a Loss before and a tensor now; let it be one of both"
             raise LossError(message)
+        if loss.mean.is_meta and _has_no_values(model):
+            raise LossError(_NO_VALUES)
         self._has_count = loss.count is not None
         reported = checks.check_reported(context.reported, loss.mean.device)
         return replace(loss, reported=reported)
@@ -229,7 +237,7 @@ class TaskCalls:
 
     def _loss_sum(self, model: nn.Module, batch: Any, samples: int) -> tuple[float, float]:
         context = replace(self._latest, reported={})
-        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.loss()"):
+        with self._with_remedy(model, batch), user_code.running(f"{self._name}.loss()"):
             loss = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
         if loss.sum is None or loss.count is None:
             (mean,) = numbers(loss.mean)
@@ -245,7 +253,7 @@ class TaskCalls:
             return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
-        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.measure()"):
+        with self._with_remedy(model, batch), user_code.running(f"{self._name}.measure()"):
             with self._computing(model):
                 measures: object = self._task.measure(model, batch)
             return checks.check_measures(measures)
@@ -256,23 +264,29 @@ class TaskCalls:
         return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
 
     @contextmanager
-    def _precision_in_doubt(self, batch: Any) -> Iterator[None]:
-        """Add what may be wrong with the numbers' precision to an error: torch names no remedy."""
+    def _with_remedy(self, model: nn.Module, batch: Any) -> Iterator[None]:
+        """Add to an error what may be wrong with the precision, or the model: torch says less."""
         try:
             yield
         except UserCodeError as error:
-            remedy = self._remedy(str(error.__cause__), batch)
+            remedy = self._remedy(str(error.__cause__), model, batch)
             if not remedy:
                 raise
             message = f"{error}\n{remedy}"
             raise UserCodeError(message) from error.__cause__
 
-    def _remedy(self, said: str, batch: Any) -> str:
+    def _remedy(self, said: str, model: nn.Module, batch: Any) -> str:
+        if "meta" in said and _has_no_values(model):
+            return _NO_VALUES
         if not self._is_double and holds_double_precision(batch):
             return _DOUBLE_DATA
         concerned = ("bfloat16", "autocast")
         is_told = self._autocasts and any(word in said.lower() for word in concerned)
         return _NOT_IN_BFLOAT16 if is_told else ""
+
+
+def _has_no_values(model: nn.Module) -> bool:
+    return any(parameter.is_meta for parameter in model.parameters())
 
 
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:

@@ -70,6 +70,11 @@ class ModelLayout:
     """Hash of the frozen parameters that each replica has for itself. Empty: it is not known, or
     there are none."""
 
+    @property
+    def partitions(self) -> int:
+        """Over how many the model is divided; perhaps the last ones have no tensor."""
+        return 1 + max((tensor.vector.partition for tensor in self.tensors), default=0)
+
     def elements(self, vector: Vector) -> int:
         return self.lengths().get(vector, 0)
 
@@ -89,18 +94,8 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
     ends: dict[Vector, int] = {}
     for tensor in layout.tensors:
         end = ends.get(tensor.vector, 0)
-        if min(tensor.shape, default=1) < 0 or tensor.first != end:
-            message = f"tensor {tensor.name[:100]!r} has shape {tensor.shape[:8]} and begins at "
-            raise ValueError(message + f"{tensor.first}, behind {end} elements")
-        if not _lies_inside(tensor):
-            message = f"tensor {tensor.name[:100]!r} of shape {tensor.shape[:8]} at "
-            raise ValueError(message + f"{tensor.begins[:8]} does not lie in {tensor.whole[:8]}")
-        if not tensor.vector.is_of_a_model:
-            message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
-            raise ValueError(message)
-        is_counter = tensor.vector.element_type is ElementType.INT64
-        if is_counter and tensor.vector.name != BUFFERS:
-            message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}: only buffers may"
+        if problem := _problem(tensor, end):
+            message = f"tensor {tensor.name[:100]!r} {problem}"
             raise ValueError(message)
         ends[tensor.vector] = end + tensor.elements
         if ends[tensor.vector] > MOST_ELEMENTS:
@@ -114,6 +109,21 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         message = "what is trained in a partition lies in two vectors"
         raise ValueError(message)
     return layout
+
+
+def _problem(tensor: TensorSpec, end: int) -> str:
+    """Of a tensor whose vector has so many elements before it; empty: there is none."""
+    if min(tensor.shape, default=1) < 0 or tensor.first != end:
+        return f"has shape {tensor.shape[:8]} and begins at {tensor.first}, behind {end} elements"
+    if not _lies_inside(tensor):
+        shape = tensor.shape[:8]
+        return f"of shape {shape} at {tensor.begins[:8]} does not lie in {tensor.whole[:8]}"
+    if not tensor.vector.is_of_a_model:
+        return f"lies in {tensor.vector}, which no model has"
+    is_counter = tensor.vector.element_type is ElementType.INT64
+    if is_counter and tensor.vector.name != BUFFERS:
+        return f"lies in {tensor.vector}: only buffers may"
+    return ""
 
 
 def _lies_inside(tensor: TensorSpec) -> bool:

@@ -25,6 +25,11 @@ class Move(NamedTuple):
     """In the wanted range."""
     count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a move.
 
+    @property
+    def range(self) -> Range:
+        """In the other layout."""
+        return Range(self.first, self.first + self.count)
+
 
 class Moves:
     """From one layout to another."""

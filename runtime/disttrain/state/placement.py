@@ -146,7 +146,7 @@ def place(layout: ModelLayout, holders: int, kept: Sequence[str] = (), epoch: in
     multiple of 64 bytes, hence in a cache line of its own; their sizes differ by at most that.
     """
     of_all = layout.lengths()
-    partitions = 1 + max((vector.partition for vector in of_all), default=0)
+    partitions = layout.partitions
     if not (partitions == 1 or partitions <= holders):
         message = f"{partitions} partitions need as many holders, and there are {holders}"
         raise ValueError(message)

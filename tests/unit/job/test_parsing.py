@@ -12,7 +12,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
 
 def test_the_smallest_manifest_gets_every_default() -> None:
     spec = a_job().spec
-    assert (spec.replicas.count, spec.parameter_server.shards, spec.seed) == (1, 1, 0)
+    assert (spec.replicas.count, spec.shards, spec.seed) == (1, 1, 0)
     assert spec.strategy.only_downpour.max_in_flight == 1
     assert spec.strategy.only_downpour.optimizer.rule.schedule.constant is not None
     assert spec.evaluation is not None

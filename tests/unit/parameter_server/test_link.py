@@ -38,7 +38,7 @@ def a_link(heard: Heard) -> ShardLink:
         directory=lambda: (),
         placement=PLACEMENT,
     )
-    return ShardLink(config, Side.PUSH, 0)
+    return ShardLink(config, Side.PUSH, 0, 0)
 
 
 def test_each_connection_has_a_higher_number_than_all_before() -> None:

@@ -50,21 +50,21 @@ def test_a_shard_returns_although_the_checkpoint_that_it_began_with_is_gone(
     assert config.resume_from is not None
     shutil.rmtree(config.resume_from)
 
-    assert recovery.reload(config, 2, SHARE).checkpoint == 2
+    assert recovery.reload(config, None, 2, SHARE).checkpoint == 2
 
 
 def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
     config: LaunchConfig,
 ) -> None:
-    assert recovery.reload(config, 1, SHARE).checkpoint == 1
+    assert recovery.reload(config, None, 1, SHARE).checkpoint == 1
     with pytest.raises(NoCheckpoint, match="there is no checkpoint 3"):
-        recovery.reload(config, 3, SHARE)
+        recovery.reload(config, None, 3, SHARE)
 
 
 def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
     config: LaunchConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved = recovery.reload(config, 2, SHARE)
+    saved = recovery.reload(config, None, 2, SHARE)
     monkeypatch.setattr(recovery, "_final_snapshot", lambda *_: saved)
     (config.checkpoints.folder / names.folder(3)).mkdir()
 

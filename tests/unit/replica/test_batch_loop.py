@@ -55,6 +55,9 @@ class Shards(PushClient, FetchClient):
         self.gate = threading.Event()
         self.gate.set()
 
+    shards = (0,)
+    all_shards = 1
+
     def stage(self, stage: Stage) -> tuple[int, ...]:
         assert self.gate.wait(SECONDS)
         self._check(stage.evaluation)

@@ -22,6 +22,7 @@ from disttrain.coordinator.protocol.commands import Split as Told
 from disttrain.groups.errors import GroupLost
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
+from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Commands
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
@@ -37,11 +38,14 @@ def commands_that_raise(error: Exception, task: TaskCalls | None = None) -> Comm
     now = SimpleNamespace(measure=lambda evaluate: evaluate(act), drain=act)
     training: Any = SimpleNamespace(now=now, next_stage=act)
     model = nn.Linear(1, 1)
-    prepared: Any = SimpleNamespace(
-        task=task,
+    nothing: Any = None
+    prepared = Prepared(
+        task=task or nothing,
         model=model,
         device=torch.device("cpu"),
         tensors=model_tensors.describe(model),
+        train=nothing,
+        test=nothing,
     )
     return Commands(prepared, training, act)
 

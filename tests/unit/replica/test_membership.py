@@ -15,7 +15,7 @@ from disttrain.job.parsing import parse_job
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import model_tensors
-from disttrain.replica.membership import Membership
+from disttrain.replica.membership import Membership, Trained
 from disttrain.state.placement import place
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
@@ -54,9 +54,10 @@ def test_an_incarnation_that_has_left_keeps_no_connection_and_no_shared_memory(
         seed=1,
         placement=place(model_tensors.describe(model).layout, 1),
     )
-    connection = membership.connect(joined, model, torch.device("cpu"), outgoing_buffers=2)
+    trained = Trained(model, torch.device("cpu"))
+    connection = membership.connect(joined, trained, outgoing_buffers=2)
     assert segments() > before
-    assert membership.connect(joined, model, torch.device("cpu"), 0) is connection
+    assert membership.connect(joined, trained, 0) is connection
 
     membership.close()
 

@@ -28,14 +28,16 @@ def a_layout(draw: st.DrawFn, shapes: dict[str, tuple[int, ...]]) -> ModelLayout
     partitions, ends, specs = draw(st.integers(1, 3)), [0, 0, 0], []
     for name, shape in shapes.items():
         cuts: Cuts = tuple(
-            (0, *sorted(draw(st.sets(st.integers(1, size - 1), max_size=2)) if size > 1 else ()), size)
+            (
+                0,
+                *sorted(draw(st.sets(st.integers(1, size - 1), max_size=2)) if size > 1 else ()),
+                size,
+            )
             for size in shape
         )
         for number, box in enumerate(np.ndindex(*(len(each) - 1 for each in cuts))):
             begins = tuple(cut[at] for cut, at in zip(cuts, box, strict=True))
-            part = tuple(
-                cut[at + 1] - cut[at] for cut, at in zip(cuts, box, strict=True)
-            )
+            part = tuple(cut[at + 1] - cut[at] for cut, at in zip(cuts, box, strict=True))
             partition = number % partitions
             is_whole = part == shape
             specs.append(

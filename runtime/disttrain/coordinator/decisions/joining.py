@@ -48,7 +48,7 @@ def _is_early(transaction: Transaction, request: messages.Join) -> bool:
     """
     state = transaction.state
     is_first = all(one.is_guest for one in state.replicas.values())
-    if state.layout is None or state.may_go_on:
+    if _awaits_layout(transaction) or state.may_go_on:
         return True
     return is_first and identity.is_joiner(request.instance)
 
@@ -164,6 +164,11 @@ def _wrong_data(transaction: Transaction, request: messages.Join) -> messages.Re
     return None
 
 
+def _awaits_layout(transaction: Transaction) -> bool:
+    state = transaction.state
+    return state.layout is None or state.awaits_division(transaction.settings.partitions)
+
+
 def _other_data(known: DataLedger, request: messages.Join) -> str | None:
     """What of a replica's training data is not the job's; None: nothing, or nobody has told yet."""
     if not known.samples:
@@ -217,6 +222,8 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
     if ours is not None and _brings_own_data(request):
         ours = model_map.without_factors(ours)
+    if ours is not None and _awaits_layout(transaction):
+        ours, theirs = map(model_map.undivided, (ours, theirs))
     difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None
@@ -287,8 +294,11 @@ def _admit(
 
 
 def _learn(transaction: Transaction, request: messages.Join) -> None:
-    if transaction.state.layout is None and request.layout is not None:
+    if request.layout is not None and _awaits_layout(transaction):
+        before = transaction.state.layout
         transaction.record(job_entries.LayoutKnown(layout=request.layout))
+        if before is not None and before != request.layout:
+            news.place_anew(transaction, request.layout)
     if request.content and not transaction.state.content:
         transaction.record(job_entries.ContentKnown(content=request.content))
     samples, settings = request.train_samples, transaction.settings

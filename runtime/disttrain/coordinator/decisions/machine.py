@@ -168,7 +168,7 @@ class Coordinator:
             case messages.Join():
                 return joining.join(transaction, request)
             case messages.AskPlacement():
-                return messages.Placed(placement=news.placement(transaction))
+                return news.placed(transaction)
             case messages.Status():
                 found = status.status(self.state, self.stages, self.watch, transaction.now)
                 return messages.StatusReply(status=found)

@@ -9,8 +9,14 @@ from dataclasses import replace
 from disttrain.coordinator.decisions.transaction import Transaction
 from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.messages import HeartbeatReply, Intervals, ShardAddress
+from disttrain.coordinator.protocol.messages import (
+    HeartbeatReply,
+    Intervals,
+    Placed,
+    ShardAddress,
+)
 from disttrain.coordinator.settings import Settings
+from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement, place
 from disttrain.transport.header import Role
 
@@ -74,18 +80,37 @@ def _always(transaction: Transaction, role: Role) -> HeartbeatReply:
 def placement(transaction: Transaction) -> Placement | None:
     """The present table, made if need be; None before the model and the data are known.
 
-    The first one of a run is made here, and the first with another number of holders or with other
-    vectors to keep than the run that this one resumes had.
+    The first one of a run is made here, and the first with another number of holders, with other
+    vectors to keep or divided otherwise than the run that this one resumes.
     """
     state, settings = transaction.state, transaction.settings
     present = state.placement
-    if state.layout is None or not state.data.samples or state.phase.ended:
+    if state.phase.ended:
+        return present
+    if state.layout is None or state.awaits_division(settings.partitions):
+        return None
+    if not state.data.samples:
         return present
     if present is None or not _fits(present, settings.holders, settings.kept):
-        epoch = 0 if present is None else present.epoch + 1
-        made = place(state.layout, settings.holders, settings.kept, epoch)
-        transaction.record(job_entries.Placed(placement=made))
+        place_anew(transaction, state.layout)
     return state.placement
+
+
+def place_anew(transaction: Transaction, layout: ModelLayout) -> None:
+    """What is in this layout is held by a new table from now on."""
+    settings, present = transaction.settings, transaction.state.placement
+    epoch = 0 if present is None else present.epoch + 1
+    made = place(layout, settings.holders, settings.kept, epoch)
+    transaction.record(job_entries.Placed(placement=made))
+
+
+def placed(transaction: Transaction) -> Placed | None:
+    """What a holder goes by that restores; None: too early to tell, it asks again."""
+    state = transaction.state
+    known = placement(transaction)
+    if known is None and state.placement is not None:
+        return None
+    return Placed(placement=known, layout=None if known is None else state.layout)
 
 
 def _fits(present: Placement, holders: int, kept: tuple[str, ...]) -> bool:

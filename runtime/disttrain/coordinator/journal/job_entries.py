@@ -116,12 +116,13 @@ class ContentKnown(Tagged, kind="content_known"):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutKnown(Tagged, kind="layout_known"):
-    """The first replica described the model."""
+    """The first replica of a run described the model."""
 
     layout: ModelLayout
 
     def apply(self, state: State) -> None:
         state.layout = self.layout
+        state.may_be_divided_anew = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

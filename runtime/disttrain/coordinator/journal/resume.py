@@ -51,6 +51,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.replicas, state.shards = {}, {}
     state.fencings, state.orders, state.removed = [], {}, []
     state.content = ()
+    state.may_be_divided_anew = state.layout is not None
     state.checkpoint = None
     state.final_failures = 0
     state.checkpoint_failure = ""

@@ -152,6 +152,8 @@ class State(Strict):
     """When this snapshot was taken; in a checkpoint's ledger."""
     test_samples: int = 0
     layout: ModelLayout | None = None
+    may_be_divided_anew: Annotated[bool, Field(exclude_if=lambda may: not may)] = False
+    """Replicas of the run that goes on by this state have not told how they divide the model."""
     content: Content = ()
     """Examples of the data of the job's own replicas, of a run that strangers may join."""
     placement: Placement | None = None
@@ -225,6 +227,11 @@ class State(Strict):
         """
         for_target = self.reason == StopReason.TARGET_METRIC
         return for_target and self.phase in _CLOSING and not self.stopping
+
+    def awaits_division(self, partitions: int) -> bool:
+        """Whether the layout is that of the run before, and replicas of these may have another."""
+        is_of_several = partitions > 1 or (self.layout is not None and self.layout.partitions > 1)
+        return self.may_be_divided_anew and is_of_several
 
     @property
     def samples(self) -> int:

@@ -12,7 +12,6 @@ from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.commands import NumberedCommand, Result
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.state.placement import Placement
 from disttrain.telemetry import logs
 from disttrain.transport.errors import TransportError
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -151,11 +150,11 @@ class ControlConnection:
             return reply
         raise not_joined(join, reply)
 
-    def ask_placement(self, timeout: float = 60.0) -> Placement | None:
-        """Who holds what; None: that is not decided yet. As `join`."""
+    def ask_placement(self, timeout: float = 60.0) -> messages.Placed:
+        """Who holds what, of which model. As `join`."""
         reply = self._wait_for(self.request(messages.AskPlacement()), timeout)
         if isinstance(reply, messages.Placed):
-            return reply.placement
+            return reply
         message = f"the coordinator told no placement: it answered {reply}"
         raise errors.NotJoined(message)
 

@@ -238,6 +238,8 @@ class Placed(Tagged, kind="placed"):
 
     placement: SoundPlacement | None = None
     """None: the model is not known yet, so nobody has held anything."""
+    layout: SoundLayout | None = None
+    """What lies in the vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,8 +117,8 @@ def _grid_is_of_the_partitions(spec: Spec) -> str | None:
 
 
 def _partitions_have_shards(spec: Spec) -> str | None:
-    shards, partitions = spec.shards, spec.replicas.partitions
-    if not shards or shards >= partitions:
+    shards, partitions = spec.parameter_server.shards, spec.replicas.partitions
+    if shards is None or shards >= partitions:
         return None
     return (
         f"must be at least {partitions} (spec.replicas.partitions), got {shards}: the parameters "

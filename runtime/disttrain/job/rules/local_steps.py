@@ -12,6 +12,7 @@ from disttrain.job.rule import Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.job.strategy_kind import Precision, PushedNumbers
+from disttrain.job.torch_optimizers import OptimizerName
 
 _LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
 _STEPS: Path = (*_LOCAL_STEPS, "steps")
@@ -27,6 +28,7 @@ _READS: tuple[Path, ...] = (
     ("spec", "batchSize"),
     ("spec", "replicas", "count"),
 )
+_BY_MATRICES = frozenset({OptimizerName.ADAFACTOR, OptimizerName.MUON})
 _FEW = 10
 """Pushes of each replica: that many meetings bring several of them little."""
 _FEW_FOR_A_VELOCITY = 50
@@ -177,7 +179,23 @@ def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
     )
 
 
+def _optimizer_steps_by_elements(spec: Spec, found: LocalSteps) -> str | None:
+    name, partitions = found.optimizer.name, spec.replicas.partitions
+    if partitions == 1 or name not in _BY_MATRICES:
+        return None
+    return (
+        f"is {name}, whose steps depend on whole matrices, and each of {partitions} partitions "
+        "(spec.replicas.partitions) has a part of them; take AdamW, or set that to 1"
+    )
+
+
 RULES = (
+    Rule(
+        "Partitions step with an optimizer that looks at single elements.",
+        (*_LOCAL_STEPS, "optimizer", "name"),
+        (("spec", "replicas", "partitions"),),
+        for_strategy(LocalSteps, _optimizer_steps_by_elements),
+    ),
     Rule(
         "`quorum` is at most the number of replicas, of which there are at most 64.",
         _QUORUM,

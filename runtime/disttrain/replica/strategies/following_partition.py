@@ -5,7 +5,7 @@ It speaks with the shards that hold its parameters, and takes each step that the
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -25,7 +25,7 @@ from disttrain.replica.agreement import Act, Together
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.groups import Sums, as_it_is, everybodys
-from disttrain.replica.membership import Membership
+from disttrain.replica.membership import Membership, Trained
 from disttrain.replica.partitions import FollowingPartition
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.stepper import Stepper
@@ -49,16 +49,16 @@ def steps(
     stages = defaults.stages(spec)
     connection = membership.connect(
         joined,
-        following.part.module,
-        ready.device,
+        Trained(
+            following.part.module,
+            ready.device,
+            division.own_part(following.part.module, config.partition),
+            Together(group),
+        ),
         strategies.outgoing_buffers(stages[0]),
         membership.open_ledger(joined),
-        part=division.own_part(following.part.module, config.partition),
-        agreement=Together(group),
     )
-    measures = partial(
-        follow_until, group, following.step, lambda words: words[0] == Act.MEASURED
-    )
+    measures = partial(follow_until, group, following.step, lambda words: words[0] == Act.MEASURED)
     shards = joined.placement.holders_of(config.partition) if joined.placement else ()
     training = _Training(
         connection,
@@ -105,37 +105,29 @@ class _Steps(_Stage):
         self, connection: Connection, stepper: Stepper, measures: Callable[[], None]
     ) -> None:
         """`measures`: takes part in an evaluation, of the values that are there by then."""
-        self._measures = measures
         self.computes_on = stepper.computes_on
-        self._connection = connection
         self._stepper = stepper
         self._gradient: Tensor | None = None
+        self._acts: Mapping[Act, Callable[[], object]] = {
+            Act.BEGIN: lambda: stepper.begin(connection.take_first()),
+            Act.BEGIN_STEP: self._begin_step,
+            Act.FLUSH: stepper.flush,
+            Act.START_OVER: stepper.start_over,
+            Act.FETCH_NOW: stepper.fetch_now,
+            Act.FETCH_AGAIN: stepper.fetch_again,
+            Act.MEASURE: lambda: stepper.measure(lambda _: measures()),
+            Act.BETWEEN_STEPS: stepper.between_steps,
+            Act.FINISH_MEASURING: stepper.finish_measuring,
+        }
 
     def step(self, act: Act, words: Sequence[int]) -> None:
-        stepper = self._stepper
-        match act:
-            case Act.BEGIN:
-                stepper.begin(self._connection.take_first())
-            case Act.BEGIN_STEP:
-                self._gradient = stepper.begin_step()
-            case Act.END_STEP:
-                self._end_step(*words[:3])
-            case Act.FLUSH:
-                stepper.flush()
-            case Act.START_OVER:
-                stepper.start_over()
-            case Act.FETCH_NOW:
-                stepper.fetch_now()
-            case Act.FETCH_AGAIN:
-                stepper.fetch_again()
-            case Act.MEASURE:
-                stepper.measure(lambda _: self._measures())
-            case Act.BETWEEN_STEPS:
-                stepper.between_steps()
-            case Act.FINISH_MEASURING:
-                stepper.finish_measuring()
-            case _:
-                raise AssertionError(act.name)
+        if act is Act.END_STEP:
+            self._end_step(*words[:3])
+        else:
+            self._acts[act]()
+
+    def _begin_step(self) -> None:
+        self._gradient = self._stepper.begin_step()
 
     def _end_step(self, samples: int, lease: int, offset: int) -> None:
         stepper, gradient = self._stepper, self._gradient
@@ -155,34 +147,39 @@ class _Batches(_Stage):
         self._sums = Sums(connection)
         self._sum: Gradient | None = None
         self._sent: deque[tuple[Gradient, Future[tuple[int, ...]]]] = deque()
+        self._acts: Mapping[Act, Callable[[], object]] = {
+            Act.BEGIN: connection.take_first,
+            Act.TAKE_TRIAL: self._take_trial,
+            Act.FETCH_NOW: self._point.fetch_now,
+            Act.BEGIN_GROUP: self._begin_group,
+            Act.ABANDON_GROUP: lambda: self._sums.free(self._own_sum),
+            Act.GROUP_SENT: self._group_sent,
+        }
 
     def step(self, act: Act, words: Sequence[int]) -> None:
-        match act:
-            case Act.BEGIN:
-                self._connection.take_first()
-            case Act.ASK_TRIAL:
-                self._point.ask(words[0])
-            case Act.TAKE_TRIAL:
-                with suppress(EvaluationOver):
-                    self._point.take()
-            case Act.FETCH_NOW:
-                self._point.fetch_now()
-            case Act.BEGIN_GROUP:
-                self._sum = self._sums.begin()
-            case Act.ABANDON_GROUP:
-                self._sums.free(self._own_sum)
-            case Act.SEND_GROUP:
-                attempt, evaluation, group = words[:3]
-                own = self._own_sum
-                sent = self._sums.send(own, attempt, evaluation, group, as_it_is)
-                self._sent.append((own, sent))
-            case Act.GROUP_SENT:
-                own, sent = self._sent.popleft()
-                with suppress(EvaluationOver):
-                    everybodys(self._connection, sent)
-                self._sums.free(own)
-            case _:
-                raise AssertionError(act.name)
+        if act is Act.ASK_TRIAL:
+            self._point.ask(words[0])
+        elif act is Act.SEND_GROUP:
+            self._send_group(*words[:3])
+        else:
+            self._acts[act]()
+
+    def _take_trial(self) -> None:
+        with suppress(EvaluationOver):
+            self._point.take()
+
+    def _begin_group(self) -> None:
+        self._sum = self._sums.begin()
+
+    def _send_group(self, attempt: int, evaluation: int, group: int) -> None:
+        own = self._own_sum
+        self._sent.append((own, self._sums.send(own, attempt, evaluation, group, as_it_is)))
+
+    def _group_sent(self) -> None:
+        own, sent = self._sent.popleft()
+        with suppress(EvaluationOver):
+            everybodys(self._connection, sent)
+        self._sums.free(own)
 
     @property
     def _own_sum(self) -> Gradient:

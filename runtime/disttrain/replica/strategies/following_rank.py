@@ -47,7 +47,7 @@ def steps(
     losses = PartialLosses(ready.loss(), ranks.part, joined.seed)
     rank = FollowingRank(
         ranks,
-        membership.flat_model(joined, ready.model, ready.device, outgoing_buffers=0),
+        membership.flat_model(joined, ready.trained, outgoing_buffers=0),
         strategy.optimizer,
         defaults.extent(spec, ready.train.count),
     )

@@ -266,14 +266,7 @@ class BatchTraining(Training):
         rule = spec.strategy.rule
         assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.
         ask, member = membership.coordinator.request, joined.member
-        self._connection = membership.connect(
-            joined,
-            prepared.held,
-            prepared.device,
-            0,
-            part=prepared.part,
-            agreement=prepared.agreement,
-        )
+        self._connection = membership.connect(joined, prepared.trained, 0)
         self._tell = prepared.tell
         self._point = TrialPoint(self._connection, prepared.tell)
         samples, size = prepared.train.count, rule.portion_size
