@@ -1,20 +1,23 @@
 """A model that a replica divides among threads of the test, instead of processes."""
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from builders import partitions, ranks
 from disttrain.groups import steps
 from disttrain.groups.steps import Leader
 from disttrain.job.roles import Replicas
+from disttrain.job.spec import FrozenParameters
+from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.partitioned import Partitioned
 from disttrain.replica.division import Division
+from disttrain.replica.model_tensors import OwnPart
 from disttrain.replica.partitions import DividedModel, FollowingPartition
 
 CPU = torch.device("cpu")
@@ -33,6 +36,63 @@ class Group(ranks.ThreadGroup):
         return self._peers
 
 
+class InParts(NamedTuple):
+    """A divided model, and the part of each partition."""
+
+    divided: DividedModel
+    parts: list[Partitioned]
+
+    @property
+    def model(self) -> nn.Module:
+        """What a task is given; it has no values."""
+        return self.divided.model
+
+    def gradients(self) -> dict[str, Tensor | None]:
+        """Of the whole model's parameters."""
+        return self._whole(lambda part: part.named_parameters(), lambda each: each.grad)
+
+    def values(self) -> dict[str, Tensor]:
+        """Of the whole model's parameters and buffers."""
+        found = self._whole(lambda part: part.state_dict().items(), lambda each: each.detach())
+        return {name: each for name, each in found.items() if each is not None}
+
+    def step(self, rate: float) -> None:
+        """What a plain SGD does, and forget the gradients."""
+        for rank, part in enumerate(self.parts):
+            own = self._own(rank)
+            named = part.named_parameters()
+            trained = [each for name, each in named if own.has(each, name)]
+            torch.optim.SGD(trained, lr=rate).step()
+            part.zero_grad()
+
+    def _own(self, rank: int) -> OwnPart:
+        part = self.parts[rank]
+        shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
+        return OwnPart(rank, part.pieces, shapes, set(part.own_buffers))
+
+    def _whole(
+        self,
+        named: Callable[[Partitioned], Iterable[tuple[str, Tensor]]],
+        taken: Callable[[Tensor], Tensor | None],
+    ) -> dict[str, Tensor | None]:
+        found: dict[str, Tensor | None] = {}
+        for rank, part in enumerate(self.parts):
+            own = self._own(rank)
+            tensors = dict([*part.named_parameters(), *part.named_buffers()])
+            for name, each in named(part):
+                if not own.has(tensors[name], name):
+                    continue
+                piece = taken(each)
+                if piece is None:
+                    found.setdefault(name, None)
+                    continue
+                whole = found.get(name)
+                if whole is None:
+                    whole = found[name] = torch.zeros(own.shapes[name], dtype=piece.dtype)
+                whole[part.pieces.get(name) or ...] = piece
+        return found
+
+
 @contextmanager
 def in_parts(
     model: nn.Module,
@@ -40,7 +100,7 @@ def in_parts(
     sample: tuple[int, ...],
     device: torch.device = CPU,
     **said: Any,
-) -> Iterator[DividedModel]:
+) -> Iterator[InParts]:
     """The model, divided among threads; its followers end with the block.
 
     `said`: more of a manifest's `replicas`.
@@ -52,21 +112,18 @@ def in_parts(
         for rank, group in enumerate(ranks.thread_groups(count))
     ]
     leader = Leader(groups[0])
-
-    def follow(group: Group, own: nn.Module) -> int:
-        following = FollowingPartition(Division(own, replicas, sample, device), group)
-        return steps.follow(group, following.step)
-
+    division = Division(model, replicas, sample, device)
+    double = next(model.parameters(), torch.zeros(0)).dtype is torch.float64
+    precision = Precision.FLOAT64 if double else Precision.FLOAT32
+    layout = division.layout(precision, {}, FrozenParameters.SHARED)
+    followers = [FollowingPartition(division, group, layout) for group in groups[1:]]
     with ThreadPoolExecutor(count) as pool:
-        # Their values are of no account: they get the first one's.
-        models = [copy.deepcopy(model).requires_grad_() for _ in groups[1:]]
-        for other, whole in zip(models, [model] * count, strict=False):
-            for own, given in zip(other.parameters(), whole.parameters(), strict=True):
-                own.data.zero_()
-                own.requires_grad_(given.requires_grad)
         running: list[Future[int]] = [
-            pool.submit(follow, group, own) for group, own in zip(groups[1:], models, strict=True)
+            pool.submit(steps.follow, group, following.step)
+            for group, following in zip(groups[1:], followers, strict=True)
         ]
-        yield DividedModel(Division(model, replicas, sample, device), leader)
+        divided = DividedModel(division, leader, layout)
+        parts = [divided.part.module, *(each.part.module for each in followers)]
+        yield InParts(divided, parts)
         leader.end(3)
         assert [each.result(PATIENCE_SECONDS) for each in running] == [3] * (count - 1)

@@ -164,10 +164,10 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/simulation/test_outcome.py",),
     ),
     Mutant(
-        name="a partition that computes with the values of the first step",
+        name="what all partitions have, of which each keeps its own",
         file=f"{_R}/replica/partitions.py",
-        old="        self._renewal = max(self._renewal, Renewal.RENEW)\n",
-        new="",
+        old="        if order.mode & _SHARES:\n",
+        new="        if False:\n",
         tests=(f"{_UNIT}/replica/test_partitions.py",),
     ),
     Mutant(
@@ -246,8 +246,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="another model that is measured with values of the trained one",
         file=f"{_R}/replica/partitions.py",
-        old="            self._model, self._renewal = model, Renewal.BEGIN\n",
-        new="            self._model = model\n",
+        old="            return self._loaded[1]\n",
+        new="            return self.part\n",
         tests=(f"{_UNIT}/replica/test_evaluations_of_partitions.py",),
     ),
     Mutant(
@@ -272,13 +272,6 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_losses_of_partitions.py",),
     ),
     Mutant(
-        name="parameters that change between two calls of a divided model",
-        file=f"{_R}/replica/partitions.py",
-        old="if due or before == self._given:",
-        new="if True:",
-        tests=(f"{_UNIT}/replica/test_losses_of_partitions.py",),
-    ),
-    Mutant(
         name="an output of the step before that is taken for one of this step",
         file=f"{_R}/replica/partitions.py",
         old="if step != self._step or not",
@@ -291,13 +284,6 @@ MUTANTS: tuple[Mutant, ...] = (
         old="            buffer.data.copy_(given[name])\n",
         new="            pass\n",
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
-    ),
-    Mutant(
-        name="running means of a divided model that stay in its parts",
-        file=f"{_R}/replica/partitions.py",
-        old="                buffer.data.copy_(self._part.values[name])\n",
-        new="                pass\n",
-        tests=(f"{_UNIT}/replica/test_partitions.py",),
     ),
     Mutant(
         name="a process that is to end whose end passes for a mistake of the task",
@@ -422,8 +408,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="factors of parameters that count in the steps and in their difference",
         file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="self.values.share.placement.factors if self.config.uses_factors else ()",
-        new="self.values.share.placement.factors",
+        old="self.values.share.factors if self.config.uses_factors else ()",
+        new="self.values.share.factors",
         tests=(f"{_UNIT}/parameter_server/test_outer_rules.py",),
     ),
     Mutant(
@@ -555,7 +541,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a fragment of parameters of which others are no numbers",
         file=f"{_R}/replica/local_steps.py",
-        old="if fragment != WHOLE and not gradient_check.is_usable(own):",
+        old="if fragment != WHOLE and not self._is_usable(own):",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fragments.py",),
     ),
@@ -1475,9 +1461,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a shard that takes a refusal for a job without a placement",
         file=f"{_R}/coordinator/protocol/control.py",
-        old="if isinstance(reply, messages.Placed):\n            return reply.placement\n",
-        new="if True:\n            return getattr(reply, 'placement', None)\n",
+        old="if isinstance(reply, messages.Placed):\n            return reply\n",
+        new="if True:\n            return reply\n",
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
+    ),
+    Mutant(
+        name="a table of the run before for replicas that divide the model otherwise",
+        file=f"{_R}/coordinator/decisions/news.py",
+        old="if state.layout is None or state.awaits_division(settings.partitions):",
+        new="if state.layout is None:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
+    ),
+    Mutant(
+        name="values of a model that was divided otherwise, at their former places",
+        file=f"{_R}/holder/restoring.py",
+        old="if after is not None and model_map.pieces(after) != manifest.pieces:",
+        new="if False:",
+        tests=(f"{_UNIT}/holder/test_other_divisions.py",),
     ),
     Mutant(
         name="a checkpoint whose files changed",

@@ -71,13 +71,6 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/job/test_whole_layers.py",),
     ),
     Mutant(
-        name="running means that stay in the partition of their layer",
-        file=f"{_R}/replica/partition_messages.py",
-        old="        unpack(room, into[rank])\n",
-        new="        pass\n",
-        tests=_REPLICA,
-    ),
-    Mutant(
         name="modes within a layer elsewhere that nobody tells it",
         file=f"{_R}/replica/layer_modes.py",
         old="        if each.training != module.training:\n",

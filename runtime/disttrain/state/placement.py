@@ -162,12 +162,13 @@ def place(layout: ModelLayout, holders: int, kept: Sequence[str] = (), epoch: in
         for holder, ranges in enumerate(_divided(of_one, end - first, len(lengths)), first):
             of_holders[holder].extend(ranges)
         lengths |= of_one
+    further = tuple(factors.of_layout(layout, each) for each in range(1, partitions))
     return Placement(
         epoch=epoch,
         vectors=tuple(lengths),
         holders=tuple(map(tuple, of_holders)),
         factors=factors.of_layout(layout),
-        further_factors=tuple(factors.of_layout(layout, each) for each in range(1, partitions)),
+        further_factors=further if any(further) else (),
     )
 
 

@@ -2,10 +2,12 @@
 
 import copy
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
@@ -26,7 +28,7 @@ SAMPLES, BATCH = 10, 4
 
 
 class Images(Task):
-    """Calls the model several times, also with other samples, and one of its layers."""
+    """Calls the model several times, also with other samples."""
 
     def model(self) -> nn.Module:
         model = nn.Sequential(
@@ -49,14 +51,12 @@ class Images(Task):
         return functional.cross_entropy(model(batch[0]), batch[1])
 
     def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        assert isinstance(model, nn.Sequential)
         images = batch[0]
         with torch.inference_mode():
             inferred = model(images[:1]).square().sum()
         return {
             "same": model(images).square().sum(),
             "mirrored": model(images.flip(-1)).square().sum(),
-            "inner": model[:2](images).sum(),
             "inferred": inferred,
         }
 
@@ -99,31 +99,32 @@ def test_what_is_measured_is_that_of_one_process(
 ) -> None:
     calls = TaskCalls(task, precision)
     model = a_model(calls)
-    before = copy.deepcopy(model.state_dict())
     wanted = evaluated(calls, copy.deepcopy(model))
-    with in_parts(model, 3, SAMPLE) as divided:
+    with in_parts(model, 3, SAMPLE) as parts:
         for _ in range(2):
-            assert_same(evaluated(calls, model, divided.evaluating(model)), wanted, bound)
-    assert model.training
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+            assert_same(
+                evaluated(calls, parts.model, parts.divided.evaluating(parts.model)), wanted, bound
+            )
+    assert parts.model.training
+    torch.testing.assert_close(parts.values(), dict(model.state_dict()), rtol=0, atol=0)
 
 
 def test_the_evaluation_of_a_divided_replica_is_computed_by_all() -> None:
     calls = TaskCalls(Images())
     model = a_model(calls)
     examples = calls.examples(Split.TEST, 1)
-    with in_parts(model, 2, SAMPLE) as divided:
+    with in_parts(model, 2, SAMPLE) as parts:
         replica = Prepared(
             task=calls,
-            model=model,
+            model=parts.model,
             tensors=model_tensors.describe(model),
             train=examples,
             test=examples,
             device=CPU,
-            divided=divided,
+            divided=parts.divided,
         )
-        found = replica.evaluate(model, Split.TEST, BATCH)
-        assert divided._peers.traffic.messages > 0
+        found = replica.evaluate(parts.model, Split.TEST, BATCH)
+        assert parts.parts[0].peers.traffic.messages > 0
     assert_same(found, evaluated(calls, model), 1e-5)
 
 
@@ -148,10 +149,6 @@ def test_tests_of_another_shape_are_refused_before_the_training() -> None:
         division.common_sample_shape(calls, calls.model(0))
 
 
-def gradients(model: nn.Module) -> list[Tensor | None]:
-    return [each.grad for each in model.parameters()]
-
-
 def train(model: nn.Module, divided: DividedModel | None = None) -> None:
     x = torch.randn(4, *SAMPLE, generator=torch.Generator().manual_seed(2)).double()
     with nullcontext() if divided is None else divided.computing(0):
@@ -161,18 +158,24 @@ def train(model: nn.Module, divided: DividedModel | None = None) -> None:
     loss.backward()
 
 
-def test_another_model_is_measured_and_the_trained_one_goes_on() -> None:
+def test_another_model_is_measured_and_the_trained_one_goes_on(tmp_path: Path) -> None:
     """As the final model, which is read from its file."""
     calls = TaskCalls(Images(), Precision.FLOAT64)
     trained, other = a_model(calls), a_model(calls, seed=7)
-    alone, other_alone = copy.deepcopy(trained), copy.deepcopy(other)
-    with in_parts(trained, 2, SAMPLE) as divided:
+    alone, file = copy.deepcopy(trained), tmp_path / "model.safetensors"
+    save_file(other.state_dict(), file)
+    with in_parts(trained, 2, SAMPLE) as parts:
         for _ in range(2):
-            train(trained, divided)
+            train(parts.model, parts.divided)
             train(alone)
-            torch.testing.assert_close(gradients(trained), gradients(alone))
-            found = evaluated(calls, other, divided.evaluating(other))
-            assert_same(found, evaluated(calls, other_alone), 1e-10)
+            wanted = {name: each.grad for name, each in alone.named_parameters()}
+            torch.testing.assert_close(parts.gradients(), wanted)
+            loaded = parts.divided.load(file)
+            found = evaluated(calls, loaded, parts.divided.evaluating(loaded))
+            assert_same(found, evaluated(calls, copy.deepcopy(other)), 1e-10)
+            for name, each in other.state_dict().items():
+                assert parts.divided.tensor(loaded, name).equal(each)
+                assert parts.divided.tensor(parts.model, name).equal(trained.state_dict()[name])
 
 
 class Flat(Images):
@@ -183,28 +186,21 @@ class Flat(Images):
         return {"squares": model(batch[0]).square().sum()}
 
 
-def test_an_evaluation_sees_what_the_shards_have_written_since_and_sends_it_once() -> None:
+def test_an_evaluation_sends_images_and_no_parameters() -> None:
     calls = TaskCalls(Flat(), Precision.FLOAT64)
     model = calls.model(1)
-    alone = copy.deepcopy(model)
-    with in_parts(model, 4, SAMPLE) as divided:
-        evaluated(calls, model, divided.evaluating(model))
-        for each in (model, alone):
-            for parameter in each.parameters():
-                # Through another view, as vectors of shards are.
-                parameter.data.mul_(1.5)
-        before = divided._peers.traffic.nbytes
-        found = evaluated(calls, model, divided.evaluating(model))
-        sent = divided._peers.traffic.nbytes - before
-    assert_same(found, evaluated(calls, alone), 1e-10)
-    # Ten rows and their biases to each of three, and all images, for the loss and the measure once.
-    assert sent == 3 * (10 * 85 + 84 * SAMPLES) * 8
+    with in_parts(model, 4, SAMPLE) as parts:
+        found = evaluated(calls, parts.model, parts.divided.evaluating(parts.model))
+        sent = parts.parts[0].peers.traffic.nbytes
+    assert_same(found, evaluated(calls, model), 1e-10)
+    # All images to each of three, for the loss and the measure once.
+    assert sent == 3 * 84 * SAMPLES * 8
 
 
 def test_what_a_loss_takes_derivatives_of_is_dropped_with_its_batch() -> None:
     calls = TaskCalls(Attacked(), Precision.FLOAT64)
     model = a_model(calls)
-    with in_parts(model, 2, SAMPLE) as divided:
-        evaluated(calls, model, divided.evaluating(model))
+    with in_parts(model, 2, SAMPLE) as parts:
+        evaluated(calls, parts.model, parts.divided.evaluating(parts.model))
         # The second call of the last batch, of which nobody went backward.
-        assert len(divided._part._outputs) <= 2
+        assert len(parts.divided.part._outputs) <= 2

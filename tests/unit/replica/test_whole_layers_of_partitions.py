@@ -3,6 +3,7 @@
 import copy
 import gc
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from builders import partitions
 from builders.divided_models import CPU, Group, in_parts
 from builders.ranks import thread_groups
 from disttrain.job.roles import Replicas
+from disttrain.job.spec import FrozenParameters
+from disttrain.job.strategy_kind import Precision
 from disttrain.replica.division import Division
 from disttrain.replica.partitions import FollowingPartition
 from disttrain.task.errors import ModelError
@@ -48,6 +51,10 @@ def gradients(model: nn.Module) -> dict[str, Tensor | None]:
     return {name: each.grad for name, each in model.named_parameters()}
 
 
+def assert_close(found: Mapping[str, Tensor | None], wanted: Mapping[str, Tensor | None]) -> None:
+    torch.testing.assert_close(dict(found), dict(wanted), rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("count", "said"),
     [
@@ -62,43 +69,42 @@ def test_losses_gradients_and_buffers_are_those_of_one_process(
 ) -> None:
     model = a_model()
     alone = copy.deepcopy(model)
-    with in_parts(model, count, SAMPLE, **said) as divided:
+    with in_parts(model, count, SAMPLE, **said) as parts:
         for step in range(3):
             x = torch.randn(5, *SAMPLE, dtype=torch.float64, requires_grad=True)
             twin = x.detach().clone().requires_grad_()
-            with divided.computing(step):
-                loss = model(x).square().mean() + model(x.flip(-1)).mean()
+            with parts.divided.computing(step):
+                loss = parts.model(x).square().mean() + parts.model(x.flip(-1)).mean()
             loss.backward()
             wanted = alone(twin).square().mean() + alone(twin.flip(-1)).mean()
             wanted.backward()
 
             torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(x.grad, twin.grad, rtol=1e-9, atol=1e-11)
-            torch.testing.assert_close(gradients(model), gradients(alone), rtol=1e-9, atol=1e-11)
-            torch.testing.assert_close(dict(model.named_buffers()), dict(alone.named_buffers()))
-            for each in (model, alone):
-                torch.optim.SGD(each.parameters(), lr=0.1).step()
-                each.zero_grad()
+            assert_close(parts.gradients(), gradients(alone))
+            parts.step(0.1)
+            torch.optim.SGD(alone.parameters(), lr=0.1).step()
+            alone.zero_grad()
+            assert_close(parts.values(), alone.state_dict())
 
 
 def test_layers_elsewhere_have_the_modes_that_the_task_gives_them() -> None:
     model = a_model()
-    alone = copy.deepcopy(model)
     said: dict[str, Any] = {"whole_on": {"0": 0, "1": 1}, "micro_batches": 1}
     x = torch.randn(5, *SAMPLE).double()
-    with in_parts(model, 2, SAMPLE, **said) as divided:
-        for each in (model, alone):
-            each[1].eval()
-        with divided.computing(0), torch.no_grad():
-            torch.testing.assert_close(model(x), alone(x))
-        model.get_submodule("1.norm").train()
+    with in_parts(model, 2, SAMPLE, **said) as parts:
+        for each in (parts.model, model):
+            each.get_submodule("1").eval()
+        with parts.divided.computing(0), torch.no_grad():
+            torch.testing.assert_close(parts.model(x), model(x))
+        parts.model.get_submodule("1.norm").train()
         with (
-            divided.computing(1),
+            parts.divided.computing(1),
             pytest.raises(
                 ValueError, match=r"1 lies whole on partition 1, and its norm has another"
             ),
         ):
-            model(x)
+            parts.model(x)
 
 
 def test_another_process_keeps_the_values_of_its_own_layers_alone() -> None:
@@ -108,9 +114,10 @@ def test_another_process_keeps_the_values_of_its_own_layers_alone() -> None:
     meeting = partitions.Meeting(2)
     group = Group(thread_groups(2)[1], partitions.Thread(1, meeting))
 
-    following = FollowingPartition(division, group)
+    layout = division.layout(Precision.FLOAT64, {}, FrozenParameters.SHARED)
+    following = FollowingPartition(division, group, layout)
     weights = [weakref.ref(each) for each in model.parameters()]
-    own = following._part.values
+    own = dict(following.part.module.named_parameters())
     del model, division
     gc.collect()
 

@@ -1,11 +1,14 @@
 """Who holds what: decided once in a run, and told to everybody."""
 
+from dataclasses import replace
+
 from builders.batch_machines import batch_method
 from builders.control_members import LAYOUT
 from builders.machines import Machine, asynchronous
 from disttrain.coordinator.journal import job_entries, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import commands, messages
+from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement, place
 from disttrain.state.vector import SINGLE
 from disttrain.transport.header import Role
@@ -105,3 +108,84 @@ def test_a_warm_start_and_what_follows_have_one_table() -> None:
     machine = Machine(None, asynchronous(kept=kept), batch_method(kept=kept))
     machine.running()
     assert asked(machine) == place(LAYOUT, 1, ("sum", "trial"))
+
+
+(_WHOLE,) = LAYOUT.tensors
+_HALF = replace(_WHOLE, shape=(32,), whole=(64,), begins=(0,))
+IN_TWO = ModelLayout(
+    tensors=(
+        _HALF,
+        replace(_HALF, begins=(32,), vector=SINGLE._replace(partition=1)),
+    )
+)
+
+
+def join_whole(machine: Machine, layout: ModelLayout) -> messages.Reply:
+    """The first process of a replica of two; the other one has told nothing."""
+    return machine.join(Role.REPLICA, 0, "first", layout=layout, partitions=2)
+
+
+def test_a_run_that_goes_on_waits_for_replicas_that_say_how_they_divide_the_model() -> None:
+    before = Machine(shards=2)
+    before.running()
+    again = Machine(resumed(before), shards=2, partitions=2)
+    ask = again.coordinator.request(messages.AskPlacement(), again.now)
+    assert ask.reply is None
+    assert not ask.decided
+
+    joined = join_whole(again, IN_TWO)
+
+    made = place(IN_TWO, 2, epoch=1)
+    assert isinstance(joined, messages.Joined)
+    assert joined.placement == made
+    assert again.request(messages.AskPlacement()) == messages.Placed(placement=made, layout=IN_TWO)
+
+
+def test_replicas_that_divide_the_model_as_before_get_the_table_of_before() -> None:
+    machine = Machine(shards=2, partitions=2)
+    join_whole(machine, IN_TWO)
+    before = asked(machine)
+
+    again = Machine(resumed(machine), shards=2, partitions=2)
+    assert again.coordinator.request(messages.AskPlacement(), again.now).reply is None
+    join_whole(again, IN_TWO)
+
+    assert asked(again) == before == place(IN_TWO, 2)
+
+
+def test_a_model_that_is_no_longer_divided_waits_for_its_replica_too() -> None:
+    machine = Machine(shards=2, partitions=2)
+    join_whole(machine, IN_TWO)
+
+    again = Machine(resumed(machine), shards=2)
+    assert again.coordinator.request(messages.AskPlacement(), again.now).reply is None
+    again.join(Role.REPLICA, 0, "alone")
+
+    assert asked(again) == place(LAYOUT, 2, epoch=1)
+
+
+def test_another_model_is_no_other_division() -> None:
+    machine = Machine()
+    machine.running()
+    again = Machine(resumed(machine), shards=2, partitions=2)
+    other = replace(_HALF, shape=(31,), whole=(63,))
+    rest = replace(other, shape=(32,), begins=(31,), vector=SINGLE._replace(partition=1))
+
+    refused = join_whole(again, ModelLayout(tensors=(other, rest)))
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is messages.RefusalReason.WRONG_MODEL
+
+
+def test_who_divides_the_model_otherwise_than_the_first_replica_of_a_run_is_refused() -> None:
+    machine = Machine(shards=2, partitions=2)
+    join_whole(machine, IN_TWO)
+    uneven = replace(_HALF, shape=(16,))
+    rest = replace(uneven, shape=(48,), begins=(16,), vector=SINGLE._replace(partition=1))
+
+    refused = machine.join(
+        Role.REPLICA, 1, "other", layout=ModelLayout(tensors=(uneven, rest)), partitions=2
+    )
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is messages.RefusalReason.WRONG_MODEL
