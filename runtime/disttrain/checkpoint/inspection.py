@@ -140,7 +140,9 @@ def _vectors(restore: Restore, entry: HolderEntry) -> Iterator[StoredTensor]:
 
 
 def _model(manifest: Manifest) -> tuple[ModelPart, ...]:
-    vectors = {piece.tensor: str(piece.vector) for piece in manifest.pieces}
+    vectors: dict[str, list[str]] = {}
+    for piece in manifest.pieces:
+        vectors.setdefault(piece.tensor, []).append(str(piece.vector))
     return tuple(
         ModelPart(
             name=tensor.name,
@@ -148,7 +150,7 @@ def _model(manifest: Manifest) -> tuple[ModelPart, ...]:
             shape=tensor.shape,
             dtype=tensor.dtype,
             elements=tensor.elements,
-            vector=vectors[tensor.name],
+            vector=", ".join(vectors[tensor.name]),
         )
         for tensor in manifest.tensors
     )

@@ -20,7 +20,7 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _NAME = re.compile(
-    r"(?P<process>(?:shard|replica)-(?P<index>\d{1,6})(?:-\d{1,4})?)"
+    r"(?P<process>(?:shard|(?P<replica>replica))-(?P<index>\d{1,6})(?(replica)(?:-[1-9]\d{0,3})?))"
     r"\.i(?P<incarnation>\d{1,9})\.bin"
 )
 
