@@ -1,11 +1,12 @@
 """`disttrain` as a command whose imports are made already: half of a small job's time.
 
-One process per test process imports what the command, shards and replicas import, torch with it,
-and forks for each command. The command's first fork server is forked beside it, before it has
-threads; what starts later, and the coordinator, are programs of their own as always.
+One process per test process imports what the command and the roles import, torch with it, and
+forks for each command. The command's first coordinator and its first fork server are forked beside
+it, before it has threads; what starts later are programs of their own as always.
 """
 
 import functools
+import json
 import multiprocessing
 import os
 import select
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -32,10 +34,14 @@ _PRELOADED = [
     *(f"disttrain.cli.{place.split(':')[0]}" for _, place, _ in COMMANDS),
     "disttrain.launcher.launcher",
     "disttrain.launcher.coordinator_link",
+    "disttrain.coordinator.process.server",
     "disttrain.parameter_server.server",
     "disttrain.replica.server",
 ]
-_FORK_SERVER = "disttrain.launcher.fork_server"
+_WARM = {
+    "disttrain.launch.process": process.main,
+    "disttrain.launcher.fork_server": fork_server.main,
+}
 
 
 class WarmCommand:
@@ -91,34 +97,44 @@ def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[st
     os.chdir(folder)
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     fork_server.redirect(printed)
-    hosts._run = _first_warm(_Spare(), hosts._run)
+    hosts._run = _first_warm({module: _Spare(module) for module in _WARM}, hosts._run)
     sys.argv = ["disttrain", *arguments]
     process.end(command_line.main())
 
 
 class _Spare:
-    """A fork server to be, forked from a process of one thread: waits to be told its socket.
+    """A program to be, forked from a process of one thread: waits to be told its argument.
 
     To the launcher it is a `subprocess.Popen`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self.module = module
         self.returncode: int | None = None
         self._told, told = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             self._told.close()
-            _become_fork_server(told, parent)
+            _become(module, told, parent)
         told.close()
 
-    def start(self, descriptor: int, log: Path) -> None:
-        socket.send_fds(self._told, [os.fsencode(log)], [descriptor])
+    def start(self, argument: str, log: Path, inherited: Sequence[int]) -> None:
+        message = json.dumps([argument, str(log)]).encode()
+        socket.send_fds(self._told, [message], inherited)
         self._told.close()
 
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
     def kill(self) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> None:
         if self.returncode is not None:
@@ -127,30 +143,35 @@ class _Spare:
         ended, _, _ = select.select([pidfd], [], [], timeout)
         os.close(pidfd)
         if not ended:
-            raise subprocess.TimeoutExpired(_FORK_SERVER, timeout or 0.0)
+            raise subprocess.TimeoutExpired(self.module, timeout or 0.0)
         _, status = os.waitpid(self.pid, 0)
         self.returncode = os.waitstatus_to_exitcode(status)
 
 
-def _become_fork_server(told: socket.socket, parent: int) -> None:
+def _become(module: str, told: socket.socket, parent: int) -> None:
     linux.end_with_parent(parent, signal.SIGKILL)
-    log, descriptors, _, _ = socket.recv_fds(told, 4096, 1)
+    message, inherited, _, _ = socket.recv_fds(told, 65536, 1)
     told.close()
-    if not log:
+    if not message:
         os._exit(0)
+    argument, log = json.loads(message)
     os.setsid()
-    fork_server.redirect(Path(os.fsdecode(log)))
-    sys.argv = [_FORK_SERVER, str(descriptors[0]), str(parent)]
-    fork_server.main()
+    fork_server.redirect(Path(log))
+    # A descriptor that is the argument has another number here.
+    sys.argv = [module, *map(str, inherited or [argument]), str(parent)]
+    try:
+        _WARM[module]()
+    except SystemExit as end:
+        process.end(int(end.code or 0))
 
 
-def _first_warm(spare: _Spare, cold: Any) -> Any:
-    left = [spare]
-
-    def run(module: str, argument: str, *, log: Path, **more: Any) -> Any:
-        if module != _FORK_SERVER or not left:
-            return cold(module, argument, log=log, **more)
-        left[0].start(int(argument), log)
-        return left.pop()
+def _first_warm(spares: dict[str, _Spare], cold: Any) -> Any:
+    def run(
+        module: str, argument: str, *, log: Path, inherited: Sequence[int] = (), **more: Any
+    ) -> Any:
+        if spare := spares.pop(module, None):
+            spare.start(argument, log, inherited)
+            return spare
+        return cold(module, argument, log=log, inherited=inherited, **more)
 
     return run
