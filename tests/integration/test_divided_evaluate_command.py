@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builders.runs import TIMEOUT_SECONDS, RunningJob, set_field
-from builders.warm_command import WarmCommand
+from builders.warm_processes import WarmCommand
 from disttrain.launch import linux
 
 MANIFEST = """\

@@ -220,6 +220,7 @@ def test_who_is_told_to_end_before_its_imports_are_done_ends(
     (first / "pydantic.py").write_text(f"open({str(imports)!r}, 'w').close()\nwhile True: pass\n")
     with PodJob(tmp_path) as job:
         job.changed[name] = {"PYTHONPATH": str(first)}
+        job.before[name] = ()
         job.start(name)
         wait_until(imports.exists, f"{name} imports")
         job.tell_to_end(name)

@@ -1,7 +1,7 @@
-"""`disttrain` as a command whose imports are made already: half of a small job's time.
+"""`disttrain` and pods whose imports are made already: half of a small job's time.
 
 One process per test process imports what the command and the roles import, torch with it, and
-forks for each command. The command's first coordinator and its first fork server are forked beside
+forks for each of them. A command's first coordinator and its first fork server are forked beside
 it, before it has threads; what starts later are programs of their own as always.
 """
 
@@ -14,18 +14,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from disttrain.cli import main as command_line
 from disttrain.cli.table import COMMANDS
-from disttrain.launch import linux, process
+from disttrain.launch import linux, pod, process
 from disttrain.launcher import fork_server, hosts
 
 _PRELOADED = [
@@ -34,6 +34,7 @@ _PRELOADED = [
     *(f"disttrain.cli.{place.split(':')[0]}" for _, place, _ in COMMANDS),
     "disttrain.launcher.launcher",
     "disttrain.launcher.coordinator_link",
+    pod.PROCESS,
     "disttrain.coordinator.process.server",
     "disttrain.parameter_server.server",
     "disttrain.replica.server",
@@ -44,12 +45,14 @@ _WARM = {
 }
 
 
-class WarmCommand:
+class WarmProcess:
     """As much of `subprocess.Popen` as tests ask for."""
 
-    def __init__(self, arguments: Sequence[str], printed: Path) -> None:
+    def __init__(
+        self, main: Callable[..., NoReturn], *arguments: object, environment: Mapping[str, str]
+    ) -> None:
         self._process: ForkServerProcess = context().Process(
-            target=_run, args=(list(arguments), printed, Path.cwd(), dict(os.environ))
+            target=_run, args=(main, arguments, Path.cwd(), dict(environment))
         )
         self._process.start()
 
@@ -76,6 +79,20 @@ class WarmCommand:
         self.send_signal(signal.SIGKILL)
 
 
+class WarmCommand(WarmProcess):
+    """`disttrain` with these arguments."""
+
+    def __init__(self, arguments: Sequence[str], printed: Path) -> None:
+        super().__init__(_be_command, list(arguments), printed, environment=os.environ)
+
+
+class WarmPod(WarmProcess):
+    """The process of a pod, which its environment tells everything."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+        super().__init__(_be_pod, log, environment=environment)
+
+
 @functools.cache
 def context() -> ForkServerContext:
     """Forks a process that has imported PyTorch, with the memory of a launcher's processes."""
@@ -88,14 +105,31 @@ def context() -> ForkServerContext:
     return found
 
 
-def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[str, str]) -> None:
-    """In the forked process: be the command."""
+def _run(
+    main: Callable[..., NoReturn],
+    arguments: Sequence[object],
+    folder: Path,
+    environment: Mapping[str, str],
+) -> NoReturn:
+    """In the forked process: be a program."""
     # What was forked by a fork server would start all its processes by one.
     multiprocessing.set_start_method(None, force=True)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    main(*arguments)
+
+
+def _be_pod(log: Path) -> NoReturn:
+    os.setsid()
+    fork_server.redirect(log)
+    pod.main()
+    message = "the process of a pod ends by itself"
+    raise AssertionError(message)
+
+
+def _be_command(arguments: list[str], printed: Path) -> NoReturn:
     fork_server.redirect(printed)
     hosts._run = _first_warm({module: _Spare(module) for module in _WARM}, hosts._run)
     sys.argv = ["disttrain", *arguments]
