@@ -27,6 +27,7 @@ from disttrain.cli import main as command_line
 from disttrain.cli.table import COMMANDS
 from disttrain.launch import linux, pod, process
 from disttrain.launcher import fork_server, hosts
+from disttrain.telemetry import logs
 
 _PRELOADED = [
     __name__,
@@ -49,10 +50,14 @@ class WarmProcess:
     """As much of `subprocess.Popen` as tests ask for."""
 
     def __init__(
-        self, main: Callable[..., NoReturn], *arguments: object, environment: Mapping[str, str]
+        self,
+        main: Callable[..., NoReturn],
+        *arguments: object,
+        environment: Mapping[str, str],
+        folder: Path | None = None,
     ) -> None:
         self._process: ForkServerProcess = context().Process(
-            target=_run, args=(main, arguments, Path.cwd(), dict(environment))
+            target=_run, args=(main, arguments, folder or Path.cwd(), dict(environment))
         )
         self._process.start()
 
@@ -80,10 +85,28 @@ class WarmProcess:
 
 
 class WarmCommand(WarmProcess):
-    """`disttrain` with these arguments."""
+    """`disttrain` with these arguments, and what it reads. It prints to a file, errors perhaps to
+    another one."""
 
-    def __init__(self, arguments: Sequence[str], printed: Path) -> None:
-        super().__init__(_be_command, list(arguments), printed, environment=os.environ)
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        printed: Path,
+        *,
+        errors: Path | None = None,
+        reads: bytes = b"",
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            _be_command,
+            list(arguments),
+            printed,
+            errors or printed,
+            reads,
+            environment=os.environ | dict(environment or {}),
+            folder=folder,
+        )
 
 
 class WarmPod(WarmProcess):
@@ -129,8 +152,16 @@ def _be_pod(log: Path) -> NoReturn:
     raise AssertionError(message)
 
 
-def _be_command(arguments: list[str], printed: Path) -> NoReturn:
+def _be_command(arguments: list[str], printed: Path, errors: Path, reads: bytes) -> NoReturn:
     fork_server.redirect(printed)
+    os.dup2(logs.open_to_append(errors), 2)
+    source, to_read = os.pipe()
+    # A pipe takes so few bytes at once.
+    os.write(to_read, reads)
+    os.close(to_read)
+    os.dup2(source, 0)
+    # multiprocessing has closed the other one.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
     hosts._run = _first_warm({module: _Spare(module) for module in _WARM}, hosts._run)
     sys.argv = ["disttrain", *arguments]
     process.end(command_line.main())

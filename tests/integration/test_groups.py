@@ -80,8 +80,15 @@ def strike(job: RunningJob, name: str, number: int) -> None:
     assert all(new != old for new, old in zip(after, before, strict=True))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        pytest.param(MEMBERS[0], signal.SIGKILL, id="0-killed"),
+        pytest.param(MEMBERS[0], signal.SIGSTOP, id="0-stopped", marks=pytest.mark.nightly),
+        pytest.param(MEMBERS[1], signal.SIGKILL, id="1-killed", marks=pytest.mark.nightly),
+        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped"),
+    ],
+)
 def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:
@@ -170,6 +177,7 @@ def test_an_interrupted_job_of_groups_goes_on_later(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
+@pytest.mark.nightly
 def test_digits_are_learnt_as_well_as_by_replicas_of_one_process(tmp_path: Path) -> None:
     losses = []
     for partitions in (1, 2):

@@ -96,8 +96,15 @@ def is_whole_again(status: dict[str, Any]) -> bool:
     return all(now.get(name) == (2, "live") for name in MEMBERS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        pytest.param(MEMBERS[0], signal.SIGKILL, id="0-killed"),
+        pytest.param(MEMBERS[0], signal.SIGSTOP, id="0-stopped", marks=pytest.mark.nightly),
+        pytest.param(MEMBERS[1], signal.SIGKILL, id="1-killed", marks=pytest.mark.nightly),
+        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped"),
+    ],
+)
 def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:

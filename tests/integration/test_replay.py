@@ -90,15 +90,16 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
 @pytest.mark.parametrize(
     ("rule", "epochs"),
     [
-        ("optimizer: {sgd: {learningRate: 0.05}}", 40),
+        pytest.param("optimizer: {sgd: {learningRate: 0.05}}", 40, marks=pytest.mark.nightly),
         # It divides by a staleness of about 7, but a push that meets none moves by the whole rate.
         ("optimizer: {sgd: {learningRate: 0.1}}, staleness: {scaleRate: {}}", 60),
-        (
+        pytest.param(
             "optimizer: {momentum: {learningRate: 0.02, momentum: 0.7}}, staleness: {predict: {}}",
             40,
+            marks=pytest.mark.nightly,
         ),
-        ("optimizer: {adamw: {learningRate: 0.003}}", 40),
-        ("optimizer: {rmsprop: {learningRate: 0.001}}", 40),
+        pytest.param("optimizer: {adamw: {learningRate: 0.003}}", 40, marks=pytest.mark.nightly),
+        pytest.param("optimizer: {rmsprop: {learningRate: 0.001}}", 40, marks=pytest.mark.nightly),
     ],
 )
 def test_rules_train_as_well_as_sgd_and_are_reproduced(
