@@ -289,6 +289,7 @@ BAD_INPUT: Final = [
 ]
 
 
+@pytest.mark.nightly
 def test_bad_input_is_answered_with_what_is_wrong_and_what_to_do(submitted: Person) -> None:
     for line, code, words in BAD_INPUT:
         answer = submitted.types(line)

@@ -7,6 +7,7 @@ from builders.cluster_training import NAME, ClusterTraining
 pytestmark = pytest.mark.landing
 
 
+@pytest.mark.nightly
 def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
     job: ClusterTraining,
 ) -> None:
