@@ -112,6 +112,7 @@ def test_the_small_variant_learns_and_its_export_measures_the_same(
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+@pytest.mark.nightly
 def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
     manifest = EXAMPLES / "speech" / "job-sandblaster.yaml"
     answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.iterations=12")

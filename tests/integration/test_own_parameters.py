@@ -153,6 +153,7 @@ def test_killed_replicas_go_on_with_the_newest_checkpoint(tmp_path: Path) -> Non
             assert "took over a checkpoint" in "".join(before.splitlines()[-2:])
 
 
+@pytest.mark.nightly
 def test_a_stopped_job_goes_on_from_what_its_replica_wrote(tmp_path: Path) -> None:
     with Job(tmp_path) as job:
         wait_until(job.has_saved_some, "no checkpoint has a step in it")

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders import issuing
+from builders.at_night import others_at_night
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.scraping import asked, is_up
@@ -169,7 +170,9 @@ def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
         assert (job.outcome()["phase"], job.outcome()["reason"]) == ("Failed", "WrongJournal")
 
 
-@pytest.mark.parametrize("first", [("coordinator",), ()], ids=["coordinator first", "at once"])
+@pytest.mark.parametrize(
+    "first", others_at_night(("coordinator",), ()), ids=["coordinator first", "at once"]
+)
 def test_a_job_that_is_suspended_goes_on_where_it_was(
     tmp_path: Path, first: tuple[str, ...]
 ) -> None:

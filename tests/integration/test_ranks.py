@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from builders import local_steps_jobs
+from builders.at_night import others_at_night
 from builders.ranks import thread_groups
 from builders.runs import RunningJob
 from disttrain.replay import recording
@@ -69,7 +70,7 @@ def trained(job: RunningJob) -> Tensor:
     return torch.cat([values[name].flatten().double() for name in sorted(values)])
 
 
-@pytest.mark.parametrize("merges", [[], ["steps=8", "fragments=4", "quorum=1"]])
+@pytest.mark.parametrize("merges", others_at_night([], ["steps=8", "fragments=4", "quorum=1"]))
 def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path, merges: list[str]) -> None:
     settings = [f"spec.strategy.localSteps.{each}" for each in merges]
     ends = []
@@ -102,7 +103,7 @@ def is_whole_again(status: dict[str, Any]) -> bool:
         pytest.param(MEMBERS[0], signal.SIGKILL, id="0-killed"),
         pytest.param(MEMBERS[0], signal.SIGSTOP, id="0-stopped", marks=pytest.mark.nightly),
         pytest.param(MEMBERS[1], signal.SIGKILL, id="1-killed", marks=pytest.mark.nightly),
-        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped"),
+        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped", marks=pytest.mark.nightly),
     ],
 )
 def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
