@@ -154,12 +154,14 @@ def _be_pod(log: Path) -> NoReturn:
 
 def _be_command(arguments: list[str], printed: Path, errors: Path, reads: bytes) -> NoReturn:
     fork_server.redirect(printed)
-    os.dup2(logs.open_to_append(errors), 2)
+    with os.fdopen(logs.open_to_append(errors), "ab", buffering=0) as target:
+        os.dup2(target.fileno(), 2)
     source, to_read = os.pipe()
     # A pipe takes so few bytes at once.
     os.write(to_read, reads)
     os.close(to_read)
     os.dup2(source, 0)
+    os.close(source)
     # multiprocessing has closed the other one.
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     hosts._run = _first_warm({module: _Spare(module) for module in _WARM}, hosts._run)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from builders.at_night import others_at_night
+from builders.at_night import others_at_night, strikes
 from builders.runs import TASKS, RunningJob
 
 SAMPLES = 1024
@@ -81,15 +81,7 @@ def strike(job: RunningJob, name: str, number: int) -> None:
     assert all(new != old for new, old in zip(after, before, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        pytest.param(MEMBERS[0], signal.SIGKILL, id="0-killed"),
-        pytest.param(MEMBERS[0], signal.SIGSTOP, id="0-stopped", marks=pytest.mark.nightly),
-        pytest.param(MEMBERS[1], signal.SIGKILL, id="1-killed", marks=pytest.mark.nightly),
-        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped"),
-    ],
-)
+@pytest.mark.parametrize(("name", "number"), strikes(MEMBERS))
 def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:

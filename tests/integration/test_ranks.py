@@ -1,6 +1,5 @@
 """Replicas of several ranks: one learner each, whichever of its processes is struck."""
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from builders import local_steps_jobs
-from builders.at_night import others_at_night
+from builders.at_night import others_at_night, strikes
 from builders.ranks import thread_groups
 from builders.runs import RunningJob
 from disttrain.replay import recording
@@ -97,15 +96,7 @@ def is_whole_again(status: dict[str, Any]) -> bool:
     return all(now.get(name) == (2, "live") for name in MEMBERS)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        pytest.param(MEMBERS[0], signal.SIGKILL, id="0-killed"),
-        pytest.param(MEMBERS[0], signal.SIGSTOP, id="0-stopped", marks=pytest.mark.nightly),
-        pytest.param(MEMBERS[1], signal.SIGKILL, id="1-killed", marks=pytest.mark.nightly),
-        pytest.param(MEMBERS[1], signal.SIGSTOP, id="1-stopped", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.parametrize(("name", "number"), strikes(MEMBERS))
 def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builders.at_night import others_at_night
 from builders.runs import COUNTING, RunningJob
 
 pytestmark = pytest.mark.landing
@@ -22,7 +21,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("place", others_at_night(*SAID))
+@pytest.mark.parametrize("place", SAID)
 def test_a_replica_that_hangs_is_started_again_and_every_sample_counts(
     tmp_path: Path, place: str
 ) -> None:
