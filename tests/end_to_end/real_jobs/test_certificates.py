@@ -12,7 +12,7 @@ from cluster import Kubectl
 from disttrain.job import cluster_names
 from disttrain_operator.settings import SigningSettings
 
-pytestmark = pytest.mark.landing
+pytestmark = pytest.mark.nightly
 SHORTEST = {helm.CERTIFICATE_SECONDS: "60"}
 RENEWED = "certificate renewed"
 STEP_SECONDS = 6.0
@@ -42,7 +42,6 @@ def all_have_renewed(job: ClusterTraining, times: int) -> bool:
     return len(found) == 5 and min(found.values()) >= times
 
 
-@pytest.mark.nightly
 def test_who_connects_anew_shows_the_renewed_certificate(job: ClusterTraining) -> None:
     job.apply(step_seconds=STEP_SECONDS, coordinator=cluster_training.PATIENT)
     # After the second renewal the first certificate is no longer valid.
