@@ -49,7 +49,7 @@ test-all: .venv/ready ## before landing, an hour: all tests but the nightly ones
 	$(MAKE) chosen-tests CHOSEN="$(BEFORE_LANDING)"
 	@$(LEFT_OUT) "tests marked nightly, benchmarks, mutants (make nightly)"
 
-nightly: .venv/ready ## an hour: what is too long for a landing: mutants, benchmarks, scans, the test cluster's own tests
+nightly: .venv/ready ## some hours: what is too long for a landing: mutants, benchmarks, scans, the test cluster's own tests
 	$(BIN)/pytest tests/integration -m nightly -q
 	$(MAKE) test-cluster CHOSEN=nightly
 	$(MAKE) mutants

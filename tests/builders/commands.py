@@ -1,10 +1,12 @@
 """The command line as a person uses it: a process, its exit code and what it printed."""
 
 import subprocess
-import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from builders.warm_processes import WarmCommand
 
 TIMEOUT_SECONDS = 240.0
 
@@ -25,7 +27,14 @@ class Answer(NamedTuple):
 
 def disttrain(*arguments: str | Path, folder: Path | None = None) -> Answer:
     """Run `disttrain` with these arguments in a folder, to its end."""
-    return run([sys.executable, "-m", "disttrain", *arguments], folder)
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place) / "out", Path(place) / "err"
+        command = WarmCommand([str(each) for each in arguments], out, errors=err, folder=folder)
+        try:
+            code = command.wait(TIMEOUT_SECONDS)
+        finally:
+            command.kill()
+        return Answer(code, out.read_text(), err.read_text())
 
 
 def run(

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from builders import batch_shards, object_stores, warm_command
+from builders import batch_shards, object_stores, warm_processes
 from builders.checkpoints import a_checkpoint, a_layout, stage
 from disttrain.checkpoint import objects, stores
 from disttrain.checkpoint.stores import Store
@@ -95,7 +95,7 @@ KINDS = {"plain": Plain, "history": History, "objects": InObjects}
 
 def deaths(folder: Path, kind: str) -> list[dict[str, Any]]:
     """What is found after each death, in a process that may fork and kill."""
-    context = warm_command.context()
+    context = warm_processes.context()
     ours, theirs = context.Pipe()
     writer = KINDS[kind](folder)
     process = context.Process(target=_kill_all, args=(theirs, writer), daemon=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from builders.runs import TASKS, TIMEOUT_SECONDS, RunningJob
+from builders.warm_processes import WarmCommand
 
 PORTS = 4
 """Of a run with two shards: for joiners, the coordinator and the shards."""
@@ -89,19 +90,25 @@ class Joiner:
         self.folder = folder
         if not folder.exists():
             shutil.copytree(TASKS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        where = ["--task-folder", str(folder), "--output", str(self.output)]
+        where = ("--task-folder", str(folder), "--output", str(self.output))
         self._printed = folder.with_suffix(".printed")
+        token = f"{invited.token}\n".encode()
+        joins = ("join", invited.address, *where)
+        self._process: WarmCommand | subprocess.Popen[bytes]
+        if not before:
+            self._process = WarmCommand(joins, self._printed, reads=token, environment=environment)
+            return
         with self._printed.open("wb") as printed:
-            self._process = subprocess.Popen(
-                [*before, *command("join", invited.address, *where)],
+            self._process = process = subprocess.Popen(
+                [*before, *command(*joins)],
                 stdin=subprocess.PIPE,
                 stdout=printed,
                 stderr=printed,
                 env=os.environ | dict(environment or {}),
             )
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError), self._process.stdin as told:
-            told.write(f"{invited.token}\n".encode())
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as told:
+            told.write(token)
 
     def __enter__(self) -> Self:
         return self
@@ -126,8 +133,11 @@ class Joiner:
     def replica(self) -> int:
         """The process id of its replica; 0: none runs just now."""
         own = self._process.pid
-        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-        return int(children[0]) if children else 0
+        for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+            with suppress(FileNotFoundError):
+                if Path(f"/proc/{child}/comm").read_text().startswith("dt:replica"):
+                    return int(child)
+        return 0
 
     def hand_over_ledgers(self, job: RunningJob) -> None:
         """Give the run what the joiner wrote down of its pushes, for the audit."""

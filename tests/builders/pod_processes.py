@@ -14,6 +14,7 @@ from typing import Any, Self
 import yaml
 
 from builders.runs import COUNTING, TASKS, TIMEOUT_SECONDS, Watched
+from builders.warm_processes import WarmPod
 from disttrain.job import pod_layout
 from disttrain.job.credentials import Credentials, encode
 from disttrain.job.names import Role
@@ -47,12 +48,12 @@ class PodJob(Watched):
     ) -> None:
         self.folder = folder
         self.output = folder / "checkpoints" / f"counting-{UID}"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | WarmPod] = {}
         self.incarnations: dict[str, int] = {}
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
         self.before: dict[str, Sequence[str]] = {}
-        """What single processes are run by, such as `ip netns exec`."""
+        """What single processes are run by, such as `ip netns exec`; () imports all by itself."""
         self._is_encrypted = credentials is not None
         self._ports = ExitStack()
         """Nobody else on this machine is given one of them."""
@@ -76,18 +77,7 @@ class PodJob(Watched):
             old = self.processes.get(name)
             assert old is None or old.poll() is not None, f"{name} still runs"
             self.incarnations[name] = self.incarnations.get(name, 0) + 1
-            with self.log_file(name).open("ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    [
-                        *self.before.get(name, ()),
-                        *(sys.executable, "-P", "-m", "disttrain.launch.pod"),
-                    ],
-                    env=os.environ | self.environment(name),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self.processes[name] = self._started(name)
 
     def environment(self, name: str) -> dict[str, str]:
         """What a kubelet would say to a pod, with addresses of this machine."""
@@ -189,6 +179,21 @@ class PodJob(Watched):
         if error is not None:
             for name in self.processes:
                 sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")
+
+    def _started(self, name: str) -> "subprocess.Popen[bytes] | WarmPod":
+        environment = os.environ | self.environment(name)
+        before = self.before.get(name)
+        if before is None:
+            return WarmPod(environment, self.log_file(name))
+        with self.log_file(name).open("ab") as log:
+            return subprocess.Popen(
+                [*before, *(sys.executable, "-P", "-m", "disttrain.launch.pod")],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
 
 def _changed(manifest: dict[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import yaml
 
-from builders.warm_command import WarmCommand
+from builders.warm_processes import WarmCommand
 
 TASKS = Path(__file__).parents[1] / "tasks"
 TIMEOUT_SECONDS = 240.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from builders import downpour_shards, warm_command
+from builders import downpour_shards, warm_processes
 from builders.placements import a_placement
 from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
@@ -86,7 +86,7 @@ class ShardProcess:
 
 def start(plan: ShardPlan) -> ShardProcess:
     """Fork it from a process that has imported torch: that takes milliseconds."""
-    context = warm_command.context()
+    context = warm_processes.context()
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(plan, theirs), daemon=True)
     process.start()

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from builders import warm_command
+from builders import warm_processes
 from builders.transports import PATIENCE, Medium, a_chunk_header, a_header, must_be_asked
 from disttrain.transport.header import Role, Verb
 from disttrain.transport.interface import Slice
@@ -53,7 +53,7 @@ class Peer:
         medium: Medium,
         address: str,
     ) -> None:
-        context = warm_command.context()
+        context = warm_processes.context()
         self._told, told = context.Pipe()
         self._process = context.Process(target=act, args=(told, medium, address), daemon=True)
         self._process.start()

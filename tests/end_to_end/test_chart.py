@@ -365,7 +365,7 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
 
 
-@pytest.mark.landing
+@pytest.mark.nightly
 @pytest.mark.usefixtures("operator_image", "small_image")
 def test_installed_again_elsewhere_an_operator_goes_on_with_the_jobs_that_are_there(
     namespace: Kubectl,

@@ -185,6 +185,7 @@ def test_kubectl_finds_the_commands_as_a_plugin(submitted: Person) -> None:
     assert manifest(submitted)["spec"]["suspend"] is True
 
 
+@pytest.mark.nightly
 def test_top_shows_what_pods_use_where_the_cluster_measures_it(submitted: Person) -> None:
     pod = pods.restricted("measured")
     uid = manifest(submitted)["metadata"]["uid"]
@@ -202,6 +203,7 @@ def test_top_shows_what_pods_use_where_the_cluster_measures_it(submitted: Person
     assert found.rows["measured"][-2:] == ["250m", "128Mi"]
 
 
+@pytest.mark.nightly
 def test_a_job_that_no_operator_looks_at_says_how_to_look(submitted: Person) -> None:
     def shown() -> str:
         return submitted.types(f"disttrain get {JOB}").out
@@ -235,6 +237,7 @@ def test_new_rows_are_printed_while_a_list_is_watched(submitted: Person, tmp_pat
     submitted.kubectl.run("delete", "dtj", "second", "--ignore-not-found")
 
 
+@pytest.mark.nightly
 def test_a_name_is_generated_and_each_job_has_code_of_its_own(
     submitted: Person, tmp_path: Path
 ) -> None:
@@ -289,6 +292,7 @@ BAD_INPUT: Final = [
 ]
 
 
+@pytest.mark.nightly
 def test_bad_input_is_answered_with_what_is_wrong_and_what_to_do(submitted: Person) -> None:
     for line, code, words in BAD_INPUT:
         answer = submitted.types(line)

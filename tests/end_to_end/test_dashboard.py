@@ -121,6 +121,7 @@ def scene(
         yield found
 
 
+@pytest.mark.nightly
 def test_every_panel_and_every_alert_has_data_while_a_job_trains(
     scene: Scene, hooks: Hooks, namespace: Kubectl
 ) -> None:

@@ -95,6 +95,7 @@ def test_no_example_is_forgotten() -> None:
     assert set(FILES) == {*ACCURACIES, *ERRORS} | LARGE | ELSEWHERE | AS_THE_SMALL_ONE
 
 
+@pytest.mark.nightly
 def test_examples_train_side_by_side_and_leave_a_model(place: Kubectl) -> None:
     jobs = [JobView(place, name) for name in (*ACCURACIES, *ERRORS)]
     for at, job in enumerate(jobs):

@@ -48,6 +48,7 @@ def test_an_unchanged_image_keeps_its_identity(base_image: str, tmp_path: Path) 
     assert images.build(recipe) == images.build(recipe) == images.identity(TAG)
 
 
+@pytest.mark.nightly
 def test_the_runtime_reaches_object_stores_without_another_image(
     runtime_image: str, namespace: Kubectl
 ) -> None:

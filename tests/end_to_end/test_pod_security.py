@@ -43,7 +43,7 @@ def answer(place: Kubectl, template: dict[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.landing
+@pytest.mark.nightly
 def test_the_api_server_agrees_with_our_table(places: dict[PodSecurity, Kubectl]) -> None:
     compared, differing = set(), []
     for name, template in TEMPLATES.items():

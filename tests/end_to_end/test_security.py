@@ -150,6 +150,7 @@ def ask(kubectl: Kubectl, token: str, question: tuple[str, str, object]) -> int:
             return error.code
 
 
+@pytest.mark.nightly
 def test_the_coordinators_token_is_for_its_own_status_alone(
     training: ClusterTraining, token: str
 ) -> None:

@@ -15,7 +15,7 @@ from cluster.hooks import Hooks
 from disttrain.job import document
 from disttrain_generators import crd
 
-pytestmark = pytest.mark.landing
+pytestmark = pytest.mark.nightly
 
 RELEASE: Final = "disttrain"
 NEXT: Final = "next"

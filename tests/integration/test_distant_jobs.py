@@ -45,6 +45,7 @@ def links() -> Iterator[SlowLinks]:
     assert not set(made.names) & namespaces()
 
 
+@pytest.mark.nightly
 def test_local_steps_send_as_many_times_fewer_bytes_as_they_take(
     links: SlowLinks, tmp_path: Path
 ) -> None:

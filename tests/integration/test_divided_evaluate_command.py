@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from builders.at_night import others_at_night
 from builders.runs import TIMEOUT_SECONDS, RunningJob, set_field
-from builders.warm_command import WarmCommand
+from builders.warm_processes import WarmCommand
 from disttrain.launch import linux
 
 MANIFEST = """\
@@ -123,7 +124,7 @@ def test_a_partition_that_is_killed_ends_the_command(
     assert f"error: the process of partition {partition} has ended: killed by SIGKILL" in said
 
 
-@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize("partition", others_at_night(0, 1))
 def test_a_partition_that_is_stopped_ends_the_command(
     run: Path, tmp_path: Path, partition: int
 ) -> None:

@@ -1,7 +1,6 @@
 """Evaluations in jobs whose replicas are partitions: what they measure, and who dies in them."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from builders.at_night import strikes
 from builders.runs import TASKS, RunningJob
 from disttrain.job import manifest_file
 from disttrain.replica import evaluation, task_calls
@@ -70,8 +70,7 @@ def state_of(status: dict[str, Any], names: tuple[str, ...]) -> list[tuple[int, 
     return [(members[n]["incarnation"], members[n]["state"]) for n in names if n in members]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize(("partition", "number"), strikes([0, 1]))
 def test_a_process_that_is_struck_in_an_evaluation_takes_its_replica_along_alone(
     tmp_path: Path, partition: int, number: int
 ) -> None:

@@ -16,8 +16,22 @@ QUICK: dict[str, Any] = {
     "failurePolicy": {"restartBackoff": {"initialSeconds": 0.1, "maxSeconds": 1}},
 }
 
+LANDING = {
+    ("digits", "downpour"),
+    ("digits", "sandblaster"),
+    ("language", "local-steps"),
+    ("speech", "prediction"),
+}
+"""Each example and each strategy."""
 
-@pytest.mark.parametrize(("example", "strategy"), held_jobs.ALL)
+
+@pytest.mark.parametrize(
+    ("example", "strategy"),
+    [
+        pytest.param(*each, marks=() if each in LANDING else pytest.mark.nightly)
+        for each in held_jobs.ALL
+    ],
+)
 def test_every_role_is_killed_and_the_audit_passes(
     tmp_path: Path, example: str, strategy: str
 ) -> None:

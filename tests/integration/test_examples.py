@@ -28,6 +28,7 @@ CHANCE = {
     "image-local": 0.1,
 }
 """What guessing gets right; speech has ten digits of three states, and a text its spaces."""
+LONG = {"cifar10", "image-local"}
 FRAMES = 6514
 """Of the speech sample's training data."""
 REASONS = {"softmax_regression": "Iterations"}
@@ -76,6 +77,7 @@ def test_local_steps_of_three_replicas_reach_the_target_of_the_digits(tmp_path: 
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+@pytest.mark.nightly
 def test_stacks_of_an_autoencoder_learn_jointly_and_one_after_the_other(tmp_path: Path) -> None:
     for name, manifest in (("joint", "job-small.yaml"), ("greedy", "job.yaml")):
         short = ("--set", "spec.stop.epochs=2", "--set", "spec.task.arguments.channels=4")
@@ -95,7 +97,10 @@ def warm_start_samples(manifest: Path) -> int:
     return first.samples
 
 
-@pytest.mark.parametrize("name", CHANCE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.nightly) if each in LONG else each for each in CHANCE],
+)
 def test_the_small_variant_learns_and_its_export_measures_the_same(
     tmp_path: Path, name: str
 ) -> None:
@@ -107,6 +112,7 @@ def test_the_small_variant_learns_and_its_export_measures_the_same(
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+@pytest.mark.nightly
 def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
     manifest = EXAMPLES / "speech" / "job-sandblaster.yaml"
     answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.iterations=12")
@@ -119,6 +125,7 @@ def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+@pytest.mark.nightly
 def test_digits_are_learned_as_well_in_half_of_the_bits(tmp_path: Path) -> None:
     manifest = EXAMPLES / "digits" / "job.yaml"
     serial = ("spec.replicas.count=1", "spec.strategy.downpour.maxInFlight=0", "spec.stop.epochs=5")

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from builders import local_steps_jobs
+from builders.at_night import others_at_night
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain.task import checks
@@ -74,7 +75,7 @@ def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> N
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", others_at_night(1, 0))
 def test_kills_lose_no_account_of_groups_that_merge_fragments_by_a_quorum(
     tmp_path: Path, rank: int
 ) -> None:
@@ -85,7 +86,7 @@ def test_kills_lose_no_account_of_groups_that_merge_fragments_by_a_quorum(
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("settings", [[], [f"{_LOCAL}.quorum=2"]])
+@pytest.mark.parametrize("settings", others_at_night([], [f"{_LOCAL}.quorum=2"]))
 def test_a_job_goes_on_with_another_number_of_shards(tmp_path: Path, settings: list[str]) -> None:
     """A fragment is the same elements there: what waits for a merge stays where it was."""
     with RunningJob(tmp_path, settings, COUNTING) as job:

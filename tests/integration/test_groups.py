@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from builders.at_night import others_at_night, strikes
 from builders.runs import TASKS, RunningJob
 
 SAMPLES = 1024
@@ -80,8 +81,7 @@ def strike(job: RunningJob, name: str, number: int) -> None:
     assert all(new != old for new, old in zip(after, before, strict=True))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "number"), strikes(MEMBERS))
 def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path:
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", others_at_night(*MEMBERS))
 def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
     tmp_path: Path, name: str
 ) -> None:
@@ -170,6 +170,7 @@ def test_an_interrupted_job_of_groups_goes_on_later(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
+@pytest.mark.nightly
 def test_digits_are_learnt_as_well_as_by_replicas_of_one_process(tmp_path: Path) -> None:
     losses = []
     for partitions in (1, 2):

@@ -58,6 +58,7 @@ class ImpatientJob(RunningJob):
         return next(each for each in children if each.name() == "dt:fork-server")
 
 
+@pytest.mark.nightly
 @pytest.mark.landing
 def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
     tmp_path: Path,

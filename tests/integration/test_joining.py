@@ -61,6 +61,7 @@ def test_a_joiner_trains_is_killed_comes_again_leaves_and_the_audit_passes(tmp_p
     job.assert_promises_held()
 
 
+@pytest.mark.nightly
 def test_of_a_joiner_with_local_steps_a_kill_costs_what_it_had_not_pushed(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports()}"
     settings = [LOCAL_STEPS, "spec.stop.epochs=4", gated(tmp_path)]
@@ -101,6 +102,7 @@ def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) ->
     job.assert_promises_held()
 
 
+@pytest.mark.nightly
 def test_a_joiner_that_starts_again_while_it_is_removed_does_not_come_in(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports()}"
     settings = ["spec.stop.epochs=4", gated(tmp_path)]

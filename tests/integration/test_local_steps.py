@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from builders import local_steps_jobs
+from builders.at_night import others_at_night
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 from disttrain.replay import outcome
@@ -158,7 +159,9 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path) -> None:
         outcome.replay(job.output, serial=True)
 
 
-@pytest.mark.parametrize("settings", ["adopt=replace", "adopt=add", "fragments=7", "quorum=2"])
+@pytest.mark.parametrize(
+    "settings", others_at_night("quorum=2", "adopt=replace", "adopt=add", "fragments=7")
+)
 def test_a_run_with_evaluations_beside_its_steps_is_replayed_bit_for_bit(
     tmp_path: Path, settings: str
 ) -> None:

@@ -110,6 +110,7 @@ def test_evaluations_and_exports_are_of_the_average_and_the_parameters_can_be_ha
     assert "name one of average, momentum, parameters" in wrong.stderr
 
 
+@pytest.mark.nightly
 def test_an_asynchronous_run_with_an_average_is_repeated_bit_for_bit(tmp_path: Path) -> None:
     several = (
         "spec.record=true",

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders import object_stores
+from builders.at_night import others_at_night
 from builders.pod_processes import ALL, UID, PodJob
 from builders.runs import RunningJob
 from disttrain.checkpoint import copies, names, objects, stores
@@ -54,7 +55,7 @@ def assert_every_sample_was_applied(counts: Tensor, repeated: int) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["disk", "s3"])
+@pytest.mark.parametrize("kind", others_at_night("s3", "disk"))
 def test_a_job_survives_deaths_and_goes_on_from_the_store(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
@@ -159,6 +160,7 @@ def test_pods_share_nothing_but_the_store(tmp_path: Path) -> None:
         assert not (job.output / "model.safetensors").exists()
 
 
+@pytest.mark.nightly
 def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
     uri = f"local://{tmp_path}/store"
     with PodJob(tmp_path, POD_SLOW | {"spec.checkpoint": _checkpoint(uri, 1000)}) as job:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from safetensors.torch import load_file
 
 from builders.launches import wait_until
@@ -116,6 +117,7 @@ def test_replicas_learn_by_themselves_and_the_first_one_is_the_result(tmp_path: 
         assert "shard" not in job.printed()
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_of_a_replica_is_shown_and_exported_as_any(tmp_path: Path) -> None:
     with Job(tmp_path) as job:
         assert job.wait() == ExitCode.COMPLETE
@@ -151,6 +153,7 @@ def test_killed_replicas_go_on_with_the_newest_checkpoint(tmp_path: Path) -> Non
             assert "took over a checkpoint" in "".join(before.splitlines()[-2:])
 
 
+@pytest.mark.nightly
 def test_a_stopped_job_goes_on_from_what_its_replica_wrote(tmp_path: Path) -> None:
     with Job(tmp_path) as job:
         wait_until(job.has_saved_some, "no checkpoint has a step in it")

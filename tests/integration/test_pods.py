@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders import issuing
+from builders.at_night import others_at_night
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.scraping import asked, is_up
@@ -169,7 +170,9 @@ def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
         assert (job.outcome()["phase"], job.outcome()["reason"]) == ("Failed", "WrongJournal")
 
 
-@pytest.mark.parametrize("first", [("coordinator",), ()], ids=["coordinator first", "at once"])
+@pytest.mark.parametrize(
+    "first", others_at_night(("coordinator",), ()), ids=["coordinator first", "at once"]
+)
 def test_a_job_that_is_suspended_goes_on_where_it_was(
     tmp_path: Path, first: tuple[str, ...]
 ) -> None:
@@ -220,6 +223,7 @@ def test_who_is_told_to_end_before_its_imports_are_done_ends(
     (first / "pydantic.py").write_text(f"open({str(imports)!r}, 'w').close()\nwhile True: pass\n")
     with PodJob(tmp_path) as job:
         job.changed[name] = {"PYTHONPATH": str(first)}
+        job.before[name] = ()
         job.start(name)
         wait_until(imports.exists, f"{name} imports")
         job.tell_to_end(name)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from builders.at_night import others_at_night
 from builders.pod_processes import ALL_OF_TWO, OF_TWO, PodJob
 from disttrain.launch.exit_code import ExitCode
 
@@ -57,7 +58,7 @@ def end(job: PodJob, folder: Path, others: dict[str, int]) -> None:
     job.assert_promises_held()
 
 
-@pytest.mark.parametrize("struck", [0, 1])
+@pytest.mark.parametrize("struck", others_at_night(1, 0))
 def test_whose_other_process_is_killed_asks_to_be_started_again(
     tmp_path: Path, struck: int
 ) -> None:
@@ -68,7 +69,7 @@ def test_whose_other_process_is_killed_asks_to_be_started_again(
         end(job, tmp_path, others)
 
 
-@pytest.mark.parametrize("struck", [0, 1])
+@pytest.mark.parametrize("struck", others_at_night(0, 1))
 def test_whose_other_process_says_nothing_does_so_too(tmp_path: Path, struck: int) -> None:
     with a_job(tmp_path) as job:
         others = begin(job)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders import local_steps_jobs
+from builders.at_night import others_at_night
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 
@@ -42,7 +43,9 @@ def test_a_job_is_resumed_with_what_was_not_merged(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("settings", ["adopt=replace", "adopt=add", "graceSeconds=0.2"])
+@pytest.mark.parametrize(
+    "settings", others_at_night("adopt=add", "adopt=replace", "graceSeconds=0.2")
+)
 def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path, settings: str) -> None:
     """Merges are in the record, so that a replay knows no clock."""
     with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], PROVING) as job:

@@ -1,6 +1,5 @@
 """Replicas of several ranks: one learner each, whichever of its processes is struck."""
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from builders import local_steps_jobs
+from builders.at_night import others_at_night, strikes
 from builders.ranks import thread_groups
 from builders.runs import RunningJob
 from disttrain.replay import recording
@@ -69,7 +69,7 @@ def trained(job: RunningJob) -> Tensor:
     return torch.cat([values[name].flatten().double() for name in sorted(values)])
 
 
-@pytest.mark.parametrize("merges", [[], ["steps=8", "fragments=4", "quorum=1"]])
+@pytest.mark.parametrize("merges", others_at_night([], ["steps=8", "fragments=4", "quorum=1"]))
 def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path, merges: list[str]) -> None:
     settings = [f"spec.strategy.localSteps.{each}" for each in merges]
     ends = []
@@ -96,8 +96,7 @@ def is_whole_again(status: dict[str, Any]) -> bool:
     return all(now.get(name) == (2, "live") for name in MEMBERS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "number"), strikes(MEMBERS))
 def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
     tmp_path: Path, name: str, number: int
 ) -> None:

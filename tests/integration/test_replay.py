@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from builders.at_night import others_at_night
 from builders.runs import RunningJob
 from disttrain.errors import FinalError
 from disttrain.parameter_server import records
@@ -67,7 +68,7 @@ def test_an_asynchronous_run_is_reproduced_bit_for_bit(recorded: Path) -> None:
     assert sum(row["pushes"] for row in found["delays"]) == found["versions"][0]
 
 
-@pytest.mark.parametrize("local_rate", ["null", "0"])
+@pytest.mark.parametrize("local_rate", others_at_night("null", "0"))
 def test_momentum_local_steps_and_several_pushes_are_reproduced(
     tmp_path: Path, local_rate: str
 ) -> None:
@@ -87,6 +88,7 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
     assert (code, found.get("differences")) == (0, []), error
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rule", "epochs"),
     [
@@ -119,6 +121,7 @@ def test_rules_train_as_well_as_sgd_and_are_reproduced(
     assert usual_loss_at_the_end(folder) < 0.6
 
 
+@pytest.mark.nightly
 def test_half_of_the_bits_in_computing_and_on_the_way_are_reproduced(tmp_path: Path) -> None:
     downpour = "{optimizer: {adamw: {learningRate: 0.003}}, precision: bfloat16}"
     folder = run(

@@ -149,6 +149,7 @@ def test_a_plain_loop_joins_trains_and_leaves(run: Run) -> None:
     assert run.process.poll() is None, "the job goes on without the loop"
 
 
+@pytest.mark.nightly
 def test_the_example_joins_and_prints_its_loss(run: Run) -> None:
     options = ("--epochs", "2", "--width", "8", "--hidden", "32")
     done = subprocess.run(

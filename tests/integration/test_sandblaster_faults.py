@@ -12,6 +12,7 @@ import pytest
 from torch import Tensor
 
 from builders import batch_jobs
+from builders.at_night import others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.damage import flip_newest, stop_between_checkpoints
 from builders.runs import RunningJob
@@ -78,7 +79,7 @@ def test_a_killed_replicas_groups_are_computed_by_others(
         assert job.pid("replica-1") == survivor
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", others_at_night(1, 0))
 def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor], killed: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from torch import Tensor
 
 from builders import batch_jobs
+from builders.at_night import others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.commands import disttrain
 from builders.runs import RunningJob, set_field, set_shards
@@ -135,7 +136,7 @@ def test_the_method_begins_with_parameters_although_replicas_computed_with_a_pre
         assert set(rules_of_checkpoints(job)) == {"predicted_momentum", "lbfgs"}
 
 
-@pytest.mark.parametrize("process", ["shard-1", "coordinator"])
+@pytest.mark.parametrize("process", others_at_night("coordinator", "shard-1"))
 def test_what_dies_later_changes_no_bit(
     tmp_path: Path, undisturbed: dict[str, Tensor], process: str
 ) -> None:
@@ -180,7 +181,7 @@ def test_a_job_that_was_stopped_in_its_warm_start_goes_on_with_other_shards(
     assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0)
 
 
-@pytest.mark.parametrize("moment", [before, at_the_end])
+@pytest.mark.parametrize("moment", others_at_night(at_the_end, before))
 def test_a_shard_that_is_told_to_end_alone_is_replaced(tmp_path: Path, moment: Moment) -> None:
     with RunningJob(tmp_path, [DOWNPOUR, SLOW], BATCH_JOB) as job:
         moment(job)

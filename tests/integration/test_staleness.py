@@ -6,6 +6,7 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from builders.at_night import others_at_night
 from builders.runs import RunningJob
 from disttrain.audit import reading
 from disttrain.parameter_server.ledger import Kind
@@ -56,7 +57,7 @@ def test_with_several_shards_none_is_left_out(tmp_path: Path, audit: str) -> Non
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("audit", ["full", "summary"])
+@pytest.mark.parametrize("audit", others_at_night("full", "summary"))
 def test_what_single_shards_had_applied_is_told_from_what_a_resume_repeats(
     tmp_path: Path, audit: str
 ) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
 from builders.runs import COUNTING, RunningJob
-from builders.warm_command import WarmCommand
+from builders.warm_processes import WarmCommand
 
 SAMPLES, EPOCHS = 1024, 2
 STREAMING = COUNTING.replace("counting:Counting", "counting:Streaming").replace(

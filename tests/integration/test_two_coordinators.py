@@ -29,7 +29,7 @@ def _bucket() -> Iterator[str]:
     "kind",
     [
         "folder",
-        pytest.param("disk", marks=pytest.mark.landing),
+        pytest.param("disk", marks=pytest.mark.nightly),
         # Its server lists an object before it has the content, which S3 does not.
         pytest.param("s3", marks=pytest.mark.nightly),
     ],

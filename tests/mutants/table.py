@@ -366,9 +366,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a difference to parameters that are still on their way",
         file=f"{_R}/replica/local_steps.py",
-        old="        self._adopt(self._fetches.wait())\n        for fragment in",
-        new="        for fragment in",
+        old="        self._adopt(self._wait_fetched())\n        for fragment in",
+        new="        self._pushes.wait_answered()\n        for fragment in",
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
+    ),
+    Mutant(
+        name="what was asked for with a push that is fetched before that push is there",
+        file=f"{_R}/replica/local_steps.py",
+        old="        self._pushes.wait_answered()\n        return self._fetches.wait()\n",
+        new="        return self._fetches.wait()\n",
+        tests=(f"{_UNIT}/replica/test_measuring_beside_steps.py",),
     ),
     Mutant(
         name="local steps beyond the range of numbers that are pushed",

@@ -150,7 +150,7 @@ class LocalStepper(Stepper):
     def _finish_measuring(self) -> None:
         while self._to_measure is not None:
             self._go_on_measuring()
-            self._adopt(self._fetches.wait())
+            self._adopt(self._wait_fetched())
 
     def between_steps(self) -> None:
         if self._fetches.is_asked or self._to_measure is not None:
@@ -164,7 +164,7 @@ class LocalStepper(Stepper):
         """
         has_waited = self._to_measure is not None and self._sequence > self._to_measure_since
         if has_waited and not self._fetches_beside:
-            self._adopt(self._fetches.wait())
+            self._adopt(self._wait_fetched())
         self._adopt(self._fetches.take())
         if self._to_measure is not None and not self._fetches.is_asked:
             self.ledger.mark(Kind.FETCHING_BESIDE)
@@ -193,8 +193,7 @@ class LocalStepper(Stepper):
             self._schedule.forget()
             self._pushes.passed(self.position)
             return
-        self._pushes.wait_answered()
-        self._adopt(self._fetches.wait())
+        self._adopt(self._wait_fetched())
         for fragment in fragments:
             scale = self._make_difference(fragment)
             if scale == 0:
@@ -203,6 +202,11 @@ class LocalStepper(Stepper):
                 return
             self._submit(fragment, scale)
         self._ask(fragments[0] if len(fragments) == 1 else WHOLE, waits=self._waits)
+
+    def _wait_fetched(self) -> FetchResult | None:
+        """What was asked for with the last push has that push in it."""
+        self._pushes.wait_answered()
+        return self._fetches.wait()
 
     def _runs(self, fragment: Fragment) -> tuple[Range, ...]:
         return fragment.runs(len(self._anchor))

@@ -41,6 +41,7 @@ def place(
     namespaces.remove(kubectl, made.namespace)
 
 
+@pytest.mark.nightly
 def test_odd_jobs_are_told_so_and_others_run(place: Kubectl) -> None:
     for name in ODD:
         place.wait_until("InvalidManifest", f"disttrainjob/{name}", LIMIT)

@@ -12,7 +12,7 @@ from cluster import Kubectl
 from disttrain.job import cluster_names
 from disttrain_operator.settings import SigningSettings
 
-pytestmark = pytest.mark.landing
+pytestmark = pytest.mark.nightly
 SHORTEST = {helm.CERTIFICATE_SECONDS: "60"}
 RENEWED = "certificate renewed"
 STEP_SECONDS = 6.0

@@ -7,6 +7,7 @@ from builders.cluster_training import NAME, ClusterTraining
 pytestmark = pytest.mark.landing
 
 
+@pytest.mark.nightly
 def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
     job: ClusterTraining,
 ) -> None:
@@ -38,6 +39,7 @@ def test_a_task_that_cannot_be_imported_fails_in_its_own_words(job: ClusterTrain
     assert "Failed" in job.events()
 
 
+@pytest.mark.nightly
 def test_a_rule_fails_the_job_at_an_exit_code(job: ClusterTraining) -> None:
     rule = {"roles": ["replica"], "exitCodes": [137], "action": "FailJob"}
     job.apply(failurePolicy={"rules": [rule]})

@@ -12,16 +12,8 @@ from builders.operator_process import OperatorProcess
 from cluster import Kubectl, images
 from cluster.hooks import Hooks
 
-LANDING: Final = {
-    ("digits", "local-steps"),
-    ("speech", "prediction"),
-    ("language", "sandblaster"),
-}
-"""A minute each, so that all are too many before a landing."""
-ALL: Final = [
-    pytest.param(*each, marks=pytest.mark.landing if each in LANDING else pytest.mark.nightly)
-    for each in held_jobs.ALL
-]
+pytestmark = pytest.mark.nightly
+
 IMAGE: Final = f"{product_images.PREFIX}disttrain-held:{product_images.VERSION}"
 CONTAINERFILE: Final = f"""
 FROM {product_images.RUNTIME}
@@ -48,7 +40,7 @@ def image(
     return product_images.build_and_load(image_tools, recipe)
 
 
-@pytest.mark.parametrize(("example", "strategy"), ALL)
+@pytest.mark.parametrize(("example", "strategy"), held_jobs.ALL)
 def test_every_role_is_killed_and_the_audit_passes(
     hooks: Hooks,
     namespace: Kubectl,

@@ -15,7 +15,7 @@ from builders.cluster_training import (
 from cluster import Kubectl
 from cluster.errors import CommandFailed
 
-pytestmark = [pytest.mark.alone, pytest.mark.landing]
+pytestmark = [pytest.mark.alone, pytest.mark.nightly]
 CLAIM = "mine"
 
 

@@ -5,7 +5,7 @@ import pytest
 from builders import pods
 from builders.cluster_training import ClusterTraining
 
-pytestmark = pytest.mark.landing
+pytestmark = pytest.mark.nightly
 PODS = 5
 CLAIM = "mine"
 

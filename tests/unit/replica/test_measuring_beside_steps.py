@@ -158,6 +158,34 @@ def test_what_is_to_be_computed_with_is_fetched_first(opened: list[LocalTraining
 
 
 @pytest.mark.timeout(60)
+def test_the_end_of_an_evaluation_waits_for_the_push_before_it(
+    opened: list[LocalTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, what is adopted would lack this replica's own steps."""
+    server = OneShard(0.5)
+    manifest = local_steps(steps=4, adopt="add", optimizer=adamw())
+    one = LocalTraining(a_network(), server, manifest)
+    opened.append(one)
+    given, measured = batches(4), Measured(one)
+    server.gate.clear()
+    for _ in range(4):
+        one.step(next(given))
+    one.stepper.measure(measured)
+    pushes = one.connection.pushes
+    wait = pushes.wait_answered
+
+    def let_through() -> None:
+        server.gate.set()
+        wait()
+
+    monkeypatch.setattr(pushes, "wait_answered", let_through)
+    finish(one)
+
+    assert measured.versions == [(Version(1, 1),)]
+    assert torch.equal(one.parameters, server.values[placements.PARAMETERS])
+
+
+@pytest.mark.timeout(60)
 def test_a_push_that_is_due_measures_first_what_was_fetched_before(
     opened: list[LocalTraining],
 ) -> None:

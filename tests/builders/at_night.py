@@ -1,0 +1,28 @@
+"""Which values of a test's parameters are tried before a landing."""
+
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+_STRIKES = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
+
+
+def others_at_night(first: object, *others: object) -> list[Any]:
+    """For `parametrize`: all of them; before a landing the first one alone."""
+    return [first, *(pytest.param(each, marks=pytest.mark.nightly) for each in others)]
+
+
+def strikes(processes: Iterable[object]) -> list[Any]:
+    """For `parametrize` of a process and a signal: all pairs; each in one before a landing."""
+    return [
+        pytest.param(
+            process,
+            number,
+            id=f"{process}-{said}",
+            marks=() if place % len(_STRIKES) == turn else pytest.mark.nightly,
+        )
+        for place, process in enumerate(processes)
+        for turn, (said, number) in enumerate(_STRIKES.items())
+    ]
