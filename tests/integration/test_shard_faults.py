@@ -23,8 +23,9 @@ from builders.transports import a_config
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
+from disttrain.parameter_server.conversation import Identity
 from disttrain.parameter_server.errors import Fenced, PushRefused
-from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
+from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.state.placement import TRAINED
 from disttrain.transport.config import TransportKind
 from disttrain.transport.factory import open_transport

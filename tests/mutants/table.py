@@ -1269,14 +1269,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="pushes that were not sent and are counted",
-        file=f"{_R}/replica/connection.py",
+        file=f"{_R}/replica/client_threads.py",
         old="push.sequence -= self._held_back",
         new="pass",
         tests=(f"{_UNIT}/replica/test_too_stale.py",),
     ),
     Mutant(
         name="a push of what was computed after one that was too old",
-        file=f"{_R}/replica/connection.py",
+        file=f"{_R}/replica/client_threads.py",
         old="            self._held_back += 1\n"
         "            self._free.put(outgoing)\n"
         "            return\n",
@@ -1720,14 +1720,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a fetch that waits for its time although somebody waits for it",
-        file=f"{_R}/replica/connection.py",
+        file=f"{_R}/replica/client_threads.py",
         old="        if result is None and within_seconds > 0:\n",
         new="        if False:\n",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
     ),
     Mutant(
         name="a fetch that begins at the end of its process",
-        file=f"{_R}/replica/connection.py",
+        file=f"{_R}/replica/client_threads.py",
         old="if self._is_dropped:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),

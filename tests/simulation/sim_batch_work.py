@@ -15,7 +15,7 @@ from disttrain.coordinator.protocol.fields import Lease, Progress
 from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica.cancellation import Cancellation
-from disttrain.replica.connection import Transfers
+from disttrain.replica.client_threads import Transfers
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.strategies.sandblaster import TrialPoint
 from disttrain.replica.work import WorkSource

@@ -25,7 +25,7 @@ from disttrain.parameter_server.client import (
     PushClient,
     Version,
 )
-from disttrain.parameter_server.messages import Identity
+from disttrain.parameter_server.conversation import Identity
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
 from disttrain.transport.header import Role

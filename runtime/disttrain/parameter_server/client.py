@@ -13,13 +13,14 @@ from disttrain.parameter_server.conversation import (
     ClientConfig,
     Conversation,
     Directory,
+    Identity,
     ShardLink,
     Task,
     refusal,
 )
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.parameter_server.fetching import FetchClient, FetchResult
-from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
+from disttrain.parameter_server.messages import UNKNOWN, Side, Version
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share

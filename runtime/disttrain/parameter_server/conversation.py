@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import EvaluationOver, Fenced, RequestRefused, ShardsAway
-from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
+from disttrain.parameter_server.messages import Side, Welcome, parse_welcome
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.transport.errors import TransportError
-from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.header import EMPTY, Header, Reason, Role, Verb
 from disttrain.transport.interface import (
     Channel,
     Destination,
@@ -49,6 +49,19 @@ class LinkState(Enum):
 
 Directory = Callable[[], Sequence[ShardAddress]]
 """Where the shards' present incarnations are; asked again and again, from the client's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sends: one incarnation of one replica."""
+
+    index: int
+    incarnation: int
+
+    def header(self, verb: Verb) -> Header:
+        return EMPTY._replace(
+            verb=verb, role=Role.REPLICA, sender=self.index, incarnation=self.incarnation
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from disttrain.parameter_server.conversation import (
     ClientConfig,
     Conversation,
+    Identity,
     ShardLink,
     Task,
     refusal,
 )
-from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
+from disttrain.parameter_server.messages import UNKNOWN, Side, Version
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.share import Part
 from disttrain.state.vector import BUFFERS, Vector

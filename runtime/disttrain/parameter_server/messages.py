@@ -1,4 +1,4 @@
-"""What can be said to a shard: who says it, and the body of WELCOME."""
+"""What can be said to a shard: on which side, of which version, and the body of WELCOME."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,7 +8,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from disttrain.checkpoint.manifest_text import first_mistake
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.transport.header import EMPTY, Header, Role, Verb
 
 MOST_CHUNKS_PER_FETCH = 16
 """A FETCH that asks for more is refused: a shard never owes a peer more."""
@@ -39,19 +38,6 @@ class Side(IntEnum):
 
     PUSH = 1
     FETCH = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who sends: one incarnation of one replica."""
-
-    index: int
-    incarnation: int
-
-    def header(self, verb: Verb) -> Header:
-        return EMPTY._replace(
-            verb=verb, role=Role.REPLICA, sender=self.index, incarnation=self.incarnation
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,8 @@ from disttrain.replay.recording import Recording
 from disttrain.replay.wires import VirtualTimeCancellation, Wires, compute_with
 from disttrain.replica import strategies, task_calls
 from disttrain.replica.cancellation import Cancellation, Cancelled
-from disttrain.replica.connection import Connection, FetchThread, PushThread
+from disttrain.replica.client_threads import FetchThread, PushThread
+from disttrain.replica.connection import Connection
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.replica.ledger import Kind, Ledger

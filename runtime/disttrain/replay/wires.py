@@ -10,8 +10,8 @@ import torch
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job import names
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
+from disttrain.parameter_server.conversation import Identity
 from disttrain.parameter_server.deliveries import SenderIncarnation
-from disttrain.parameter_server.messages import Identity
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Sides
 from disttrain.state.placement import Placement

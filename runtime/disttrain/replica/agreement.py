@@ -60,12 +60,13 @@ def nobody(act: Act, *words: int) -> None:
 
 
 class Answered(NamedTuple):
-    """How far the shards have answered one process's pushes. All pass the same ones in turn."""
+    """How far all shards have answered one process's pushes: of a replica all make the same."""
 
     position: Position = START
     samples: int = 0
     pushes: int = 0
     was_too_stale: bool = False
+    """The latest push was: nothing more is pushed, and no position reached, until they go on."""
 
 
 class Agreement:

@@ -229,7 +229,7 @@ class LocalStepper(Stepper):
         return gradient_check.check(squared_norm, 0.0, None) > 0
 
     def _summed(self, squared_norm: float) -> float:
-        (found,) = self._agreement.judge((squared_norm,), self._own_answers)
+        (found,) = self._agreement.judge((squared_norm,), self._pushes.answered)
         return found
 
     def _submit(self, fragment: Fragment, scale: float) -> None:

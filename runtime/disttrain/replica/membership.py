@@ -21,7 +21,8 @@ from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
-from disttrain.parameter_server.messages import Identity, Side
+from disttrain.parameter_server.conversation import Identity
+from disttrain.parameter_server.messages import Side
 from disttrain.replica import ledger
 from disttrain.replica.agreement import ALONE, Agreement
 from disttrain.replica.cancellation import Cancellation

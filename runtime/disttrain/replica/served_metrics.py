@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
 from disttrain.parallel.communicator import Traffic
-from disttrain.replica.connection import Connection, Transfers
+from disttrain.replica.client_threads import Transfers
+from disttrain.replica.connection import Connection
 from disttrain.replica.ledger import SILENT
 from disttrain.telemetry import metrics
 from disttrain.telemetry.exporter import Served

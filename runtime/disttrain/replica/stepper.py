@@ -120,7 +120,7 @@ class Stepper(ABC):
         self.ledger.mark(Kind.FLUSHED)
         self._start_pushing()
         self._pushes.wait_answered()
-        self._agreement.tell(self._own_answers)
+        self._agreement.tell(self._pushes.answered)
 
     @property
     def was_too_stale(self) -> bool:
@@ -135,7 +135,7 @@ class Stepper(ABC):
         self.tell(Act.START_OVER)
         self._forget_steps()
         self._pushes.go_on()
-        self._agreement.tell(self._own_answers)
+        self._agreement.tell(self._pushes.answered)
         self._computed_on = ()
         self._fetch_again()
         return self.acknowledged
@@ -172,12 +172,8 @@ class Stepper(ABC):
 
     def progress(self, lost: LostLeases) -> Progress:
         """What is finished: acknowledged by all shards, or given up; any thread may ask."""
-        answers = self._answers
-        return Progress(
-            position=answers.position,
-            samples=answers.samples,
-            abandoned=lost.given_up(answers.position),
-        )
+        position, samples, *_ = self._answers
+        return Progress(position=position, samples=samples, abandoned=lost.given_up(position))
 
     def report(self, lost: LostLeases) -> ReplicaReport:
         """What a heartbeat tells the coordinator; any thread may ask."""
@@ -194,13 +190,8 @@ class Stepper(ABC):
         )
 
     @property
-    def _own_answers(self) -> Answered:
-        known, is_late = self._pushes.acknowledged, self._pushes.holds_back
-        return Answered(known.position, known.samples, known.pushes, is_late)
-
-    @property
     def _answers(self) -> Answered:
-        return self._agreement.answers(self._own_answers)
+        return self._agreement.answers(self._pushes.answered)
 
     def _forget_steps(self) -> None:  # noqa: B027 - most strategies apply pushes of any age.
         """Of what the steps since the last push have made, nothing is to be pushed."""
@@ -256,7 +247,7 @@ class Stepper(ABC):
             checks.check_count(count)
         # The loss is known to the process that has the output.
         said = (squared_norm, mean, count or 0.0, float(count is not None))
-        squared_norm, mean, counted, has_count = self._agreement.judge(said, self._own_answers)
+        squared_norm, mean, counted, has_count = self._agreement.judge(said, self._pushes.answered)
         count = counted if has_count else None
         scale = gradient_check.check(squared_norm, mean, self._clip_norm)
         found = Gradient(self.counters.steps, samples, mean, squared_norm, is_finite=scale > 0)

@@ -15,8 +15,8 @@ from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.coordinator.strategies import downpour as leasing
 from disttrain.job import defaults, names
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
+from disttrain.parameter_server.conversation import Identity
 from disttrain.parameter_server.holder_side import ShardState
-from disttrain.parameter_server.messages import Identity
 from disttrain.replay import final_values
 from disttrain.replay.shard import ShardInMemory
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, compute_with

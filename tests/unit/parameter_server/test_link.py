@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from builders import placements
-from disttrain.parameter_server.conversation import ClientConfig, ShardLink
+from disttrain.parameter_server.conversation import ClientConfig, Identity, ShardLink
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.parameter_server.messages import Identity, Side, Welcome, encode_welcome
+from disttrain.parameter_server.messages import Side, Welcome, encode_welcome
 from disttrain.transport.header import EMPTY, Header, Verb
 from disttrain.transport.interface import Message
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders import batch_shards, placements
-from builders.batch_shards import CHUNK_BYTES, a_placement
+from builders.batch_shards import CHUNK_BYTES, ELEMENTS, a_placement
 from builders.jobs import a_batch_job
 from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import NoCheckpoint
@@ -68,7 +68,8 @@ def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
     monkeypatch.setattr(recovery, "_final_snapshot", lambda *_: saved)
     (config.checkpoints.folder / names.folder(3)).mkdir()
 
-    found = recovery.restore(replace(config, resume_from=None), SHARE)
+    layout = placements.of_lengths({placements.PARAMETERS: ELEMENTS})
+    found = recovery.restore(replace(config, resume_from=None), SHARE, layout)
 
     assert found is not None
     assert found.values is saved.values

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from disttrain.parameter_server.client import UploadTask
-from disttrain.parameter_server.messages import Identity
+from disttrain.parameter_server.conversation import Identity
 from disttrain.transport.header import EMPTY, Verb
 from disttrain.transport.interface import Message
 

@@ -547,7 +547,7 @@ def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
         trained.step(loaded._replace(batch=(bad, loaded.batch[1])))
     trained.loop.flush()
 
-    acknowledged = trained.connection.pushes.acknowledged
+    acknowledged = trained.connection.pushes.answered
     assert server.pushes == []
     assert acknowledged.position == Position(lease=1, offset=24)
     assert (acknowledged.samples, acknowledged.pushes) == (0, 0)

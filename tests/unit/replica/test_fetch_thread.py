@@ -7,7 +7,7 @@ import pytest
 
 from disttrain.parameter_server.client import FetchClient, FetchResult
 from disttrain.replica.cancellation import Cancellation, Cancelled
-from disttrain.replica.connection import FetchThread
+from disttrain.replica.client_threads import FetchThread
 from disttrain.state.fragments import WHOLE, Fragment
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer

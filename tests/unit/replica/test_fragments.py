@@ -69,7 +69,7 @@ def test_one_replica_is_the_plain_loop(
     plain_steps(plain, same, batches(1), 203)
     assert distance(server.values[placements.PARAMETERS], flat(plain)) < 1e-6
     assert server.samples == 203 * SAMPLES
-    assert one.connection.pushes.acknowledged.position.offset == 203 * SAMPLES
+    assert one.connection.pushes.answered.position.offset == 203 * SAMPLES
     for of, buffer in plain.named_buffers():
         torch.testing.assert_close(model.get_buffer(of), buffer)
 

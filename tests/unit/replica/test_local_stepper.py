@@ -87,7 +87,7 @@ def test_who_is_drained_before_the_first_parameters_are_there_still_gets_them(
     opened.append(one)
     one.step(next(batches(1)))
     one.stepper.flush()
-    assert one.connection.pushes.acknowledged.pushes == 1
+    assert one.connection.pushes.answered.pushes == 1
 
 
 @pytest.mark.parametrize("adopt", ADOPTS)

@@ -8,7 +8,7 @@ import pytest
 
 from builders.scraping import scraped
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.replica.connection import Transfers
+from disttrain.replica.client_threads import Transfers
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.served_metrics import ServedMetrics
 

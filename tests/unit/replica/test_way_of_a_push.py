@@ -38,7 +38,8 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
 from disttrain.replica.cancellation import Cancellation
-from disttrain.replica.connection import Connection, PushThread, Sides
+from disttrain.replica.client_threads import PushThread
+from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger

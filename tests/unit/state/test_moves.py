@@ -1,16 +1,19 @@
 """Values keep their places in the model, however it is divided before and after."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from disttrain.state.layout import ModelLayout, TensorSpec, require_sound
 from disttrain.state.moves import Moves
 from disttrain.state.placement import Range
-from disttrain.state.vector import SINGLE
+from disttrain.state.vector import SINGLE, Vector
 
+Values = NDArray[np.generic]
 Cuts = tuple[tuple[int, ...], ...]
 """Of each dimension, where parts begin and the last one ends."""
 
@@ -56,7 +59,7 @@ def a_layout(draw: st.DrawFn, shapes: dict[str, tuple[int, ...]]) -> ModelLayout
     return require_sound(ModelLayout(tensors=tuple(specs)))
 
 
-def vectors(layout: ModelLayout, values: dict[str, np.ndarray]) -> dict[object, np.ndarray]:
+def vectors(layout: ModelLayout, values: Mapping[str, Values]) -> Mapping[Vector, Values]:
     found = {vector: np.zeros(count) for vector, count in layout.lengths().items()}
     for spec in layout.tensors:
         part = values[spec.name][spec.box].reshape(-1)

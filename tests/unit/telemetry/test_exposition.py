@@ -18,7 +18,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.parallel.communicator import Traffic
 from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.reporting import ServedMetrics as OfShard
-from disttrain.replica.connection import Transfers
+from disttrain.replica.client_threads import Transfers
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics as OfReplica
 

@@ -234,12 +234,13 @@ class Intervals(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed(Tagged, kind="placed"):
-    """The answer to `AskPlacement`, journaled before it is sent."""
+    """The answer to `AskPlacement`, journaled before it is sent.
+
+    None: the model is not known yet, so nobody has held anything.
+    """
 
     placement: SoundPlacement | None = None
-    """None: the model is not known yet, so nobody has held anything."""
     layout: SoundLayout | None = None
-    """What lies in the vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
