@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,11 +37,13 @@ class Group(ranks.ThreadGroup):
         return self._peers
 
 
-class InParts(NamedTuple):
+@dataclass
+class InParts:
     """A divided model, and the part of each partition."""
 
     divided: DividedModel
     parts: list[Partitioned]
+    has_followers: bool = True
 
     @property
     def model(self) -> nn.Module:
@@ -58,12 +61,19 @@ class InParts(NamedTuple):
 
     def step(self, rate: float) -> None:
         """What a plain SGD does, and forget the gradients."""
+        self._settle()
         for rank, part in enumerate(self.parts):
             own = self._own(rank)
             named = part.named_parameters()
             trained = [each for name, each in named if own.has(each, name)]
-            torch.optim.SGD(trained, lr=rate).step()
+            if trained:
+                torch.optim.SGD(trained, lr=rate).step()
             part.zero_grad()
+
+    def _settle(self) -> None:
+        """Others come to an act when they have done those before it."""
+        if self.has_followers:
+            self.divided.tensor(self.model, next(iter(self.model.state_dict())))
 
     def _own(self, rank: int) -> OwnPart:
         part = self.parts[rank]
@@ -75,6 +85,7 @@ class InParts(NamedTuple):
         named: Callable[[Partitioned], Iterable[tuple[str, Tensor]]],
         taken: Callable[[Tensor], Tensor | None],
     ) -> dict[str, Tensor | None]:
+        self._settle()
         found: dict[str, Tensor | None] = {}
         for rank, part in enumerate(self.parts):
             own = self._own(rank)
@@ -124,6 +135,8 @@ def in_parts(
         ]
         divided = DividedModel(division, leader, layout)
         parts = [divided.part.module, *(each.part.module for each in followers)]
-        yield InParts(divided, parts)
+        made = InParts(divided, parts)
+        yield made
         leader.end(3)
+        made.has_followers = False
         assert [each.result(PATIENCE_SECONDS) for each in running] == [3] * (count - 1)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.strategies.local_steps import LocalSteps
+from disttrain.replica.agreement import ALONE, Agreement
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
@@ -57,6 +58,7 @@ class LocalTraining:
         factors: tuple[Factors, ...] = (),
         device: str = "cpu",
         meanwhile: Callable[[LocalStepper], None] = lambda _: None,
+        agreement: Agreement = ALONE,
     ) -> None:
         """`meanwhile` is called until the first fetch is there."""
         self.model = model
@@ -69,7 +71,7 @@ class LocalTraining:
             formats=manifest.formats,
             factors=factors,
         )
-        sides = Sides(push=server, fetch=server)
+        sides = Sides(push=server, fetch=server, agreement=agreement)
         self.connection = Connection(self.flat, sides, Cancellation(), ledger)
         if not server.values:
             self.connection.upload([0])

@@ -28,7 +28,6 @@ spec:
   evaluation: {batchSize: 36, keepBest: {better: lower}}
   audit: full
   coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 10}
-  parameterServer: {shards: 1}
   replicas: {count: 2, partitions: 2, device: cpu, threads: 1}
   failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
 """

@@ -145,7 +145,7 @@ def waited(address: str) -> float:
     ("assignments", "said"),
     [
         (
-            ("spec.replicas.partitions=9",),
+            ("spec.replicas.partitions=9", "spec.parameterServer.shards=null"),
             ("head: 6 outputs cannot be divided over 9 partitions", "head: whole"),
         ),
         (

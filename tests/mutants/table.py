@@ -1,6 +1,6 @@
 """Guards of the product, each with what it is like without it and the tests that notice."""
 
-from mutants import identity_table, operator_table, whole_layers_table
+from mutants import identity_table, operator_table, partitions_table, whole_layers_table
 from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
@@ -2442,5 +2442,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *identity_table.MUTANTS,
     *operator_table.MUTANTS,
+    *partitions_table.MUTANTS,
     *whole_layers_table.MUTANTS,
 )

@@ -1,5 +1,6 @@
 """Layouts of models, as manifests have them, and how two of them differ. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -55,8 +56,16 @@ def _spec(tensor: ModelTensor, piece: Piece) -> TensorSpec:
     )
 
 
-def undivided(layout: ModelLayout) -> ModelLayout:
-    """What two layouts have alike that divide a model otherwise. No values lie so."""
+def undivided(one: ModelLayout, other: ModelLayout) -> tuple[ModelLayout, ModelLayout]:
+    """What two layouts have alike that divide a model otherwise. No values lie so.
+
+    Tensors are in the order of the other one.
+    """
+    places = {spec.name: place for place, spec in reversed([*enumerate(other.tensors)])}
+    return _undivided(one, places), _undivided(other, places)
+
+
+def _undivided(layout: ModelLayout, places: Mapping[str, int]) -> ModelLayout:
     found = {
         spec.name: replace(
             spec,
@@ -68,7 +77,8 @@ def undivided(layout: ModelLayout) -> ModelLayout:
         )
         for spec in layout.tensors
     }
-    return ModelLayout(tensors=tuple(found[name] for name in sorted(found)), own=layout.own)
+    names = sorted(found, key=lambda name: (places.get(name, len(places)), name))
+    return ModelLayout(tensors=tuple(found[name] for name in names), own=layout.own)
 
 
 def without_factors(layout: ModelLayout) -> ModelLayout:

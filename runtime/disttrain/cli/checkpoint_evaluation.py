@@ -170,7 +170,7 @@ def _model(
     if state is not None and state.layout is not None:
         # Of frozen parameters that no checkpoint holds, the run has kept the hash.
         found = replace(found, own=state.layout.own)
-    model_map.require_same(*map(model_map.undivided, (found, wanted.layout)))
+    model_map.require_same(*model_map.undivided(found, wanted.layout))
     export.write(checkpoint, file, vector)
     model_tensors.load(model, file, job.spec.task.frozen)
     return model

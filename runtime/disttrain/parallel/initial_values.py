@@ -24,6 +24,10 @@ _NUMBERS = (_ATEN.lift_fresh.default, _ATEN.lift_fresh_copy.default)
 """What torch.tensor() asks for, with the numbers in a tensor."""
 _OF_NUMBERS = {torch.tensor, torch.as_tensor, Tensor.new_tensor}
 _NO_ARGUMENTS = tree_flatten(((), {}))[1]
+_OF_MODULES = {"_parameters", "_buffers", "_modules"}
+"""Where a module keeps what it has registered."""
+_NOBODYS_SEED = 0x5EED_0F_A_0DD5
+"""What no constructor sets, so that it is seen if one does."""
 
 
 class _Place(NamedTuple):
@@ -58,12 +62,22 @@ class RecordedModel:
 
     def __init__(self, make: Callable[[], nn.Module]) -> None:
         """`make` is the constructor. Raises CannotPartition for values that torch does not draw."""
-        recorder = _Recorder()
-        with FakeTensorMode(), recorder, _Numbers(recorder):
-            model = make()
+        recorder, before = _Recorder(), torch.get_rng_state()
+        torch.manual_seed(_NOBODYS_SEED)
+        unused = torch.get_rng_state()
+        try:
+            with FakeTensorMode(), recorder, _Numbers(recorder):
+                model = make()
+            is_unused = torch.equal(torch.get_rng_state(), unused)
+        finally:
+            torch.set_rng_state(before)
         self._calls = recorder.calls
         named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         _refuse(named, recorder.foreign)
+        _refuse_what_is_kept(model)
+        if not is_unused:
+            message = "the model's constructor seeds torch's random numbers; leave that to the job"
+            raise CannotPartition(message)
         self._places = {name: _place(tensor) for name, tensor in named.items()}
         self.model = _on_meta(model)
 
@@ -93,7 +107,10 @@ class RecordedModel:
             torch.set_rng_state(before)
 
     def initialise(self, part: Partitioned, seed: int) -> None:
-        """Give a part its values of the whole model. It has memory, as by `to_empty`."""
+        """Give a part its values of the whole model, in the element types that it has.
+
+        It has memory, as by `to_empty`.
+        """
         own = {**dict(part.named_parameters()), **dict(part.named_buffers())}
         pieces = part.pieces
         with torch.no_grad():
@@ -197,6 +214,36 @@ def _refuse(named: Mapping[str, Tensor], foreign: Mapping[int, str]) -> None:
                 "them by torch, so that each process can draw its own"
             )
             raise CannotPartition(message)
+
+
+def _refuse_what_is_kept(model: nn.Module) -> None:
+    """Parameters over the same memory, and tensors that are neither parameter nor buffer."""
+    owners: dict[int, str] = {}
+    for name, parameter in model.named_parameters():
+        owner = owners.setdefault(_place(parameter).storage, name)
+        if owner != name:
+            message = f"{name}: it lies in the memory of {owner}; let each have memory of its own"
+            raise CannotPartition(message)
+    for name, module in model.named_modules():
+        own = {key: value for key, value in vars(module).items() if key not in _OF_MODULES}
+        kept = next((key for key, value in own.items() if lacks_values(value)), None)
+        if kept is not None:
+            message = (
+                f"{name}: {kept} is a tensor, and neither parameter nor buffer; use register_buffer"
+            )
+            raise CannotPartition(message)
+
+
+def lacks_values(kept: object) -> bool:
+    """Whether it is, or directly holds, a tensor of a recording."""
+    if isinstance(kept, nn.Module):
+        held: list[object] = [*kept.parameters(), *kept.buffers()]
+    elif isinstance(kept, dict):
+        held = list(kept.values())
+    else:
+        held = list(kept) if isinstance(kept, list | tuple | set) else [kept]
+    tensors = [each for each in held if isinstance(each, Tensor)]
+    return any(isinstance(each, FakeTensor) or each.is_meta for each in tensors)
 
 
 def _on_meta(model: nn.Module) -> nn.Module:

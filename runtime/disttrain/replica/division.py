@@ -1,12 +1,14 @@
 """How a job's model is divided among the processes of a replica."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from disttrain.errors import Interruption
 from disttrain.job.roles import Replicas
 from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
@@ -22,6 +24,7 @@ from disttrain.replica.model_tensors import OwnPart
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.state.layout import ModelLayout, TensorSpec
+from disttrain.task import checks
 from disttrain.task.errors import LossError, ModelError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.task import Split
@@ -35,10 +38,24 @@ class Division(NamedTuple):
     sample: tuple[int, ...]
     """Shape of what the model is called with, but for the first dimension."""
     device: torch.device
+    initialise: Callable[[Partitioned], None] | None = None
+    """Gives a part its initial values; None: the model has them."""
 
     def part(self, peers: Communicator) -> Partitioned:
         """One process's part, with memory of its own. Raises ModelError with the layer's name."""
-        return _part(copy.deepcopy(self.model), self.replicas, peers, self.sample).to(self.device)
+        part = _part(copy.deepcopy(self.model), self.replicas, peers, self.sample)
+        if self.initialise is None:
+            return part.to(self.device)
+        # As Module.to_empty, but what is no part of the model keeps its values.
+        part._apply(self._with_memory)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        self.initialise(part)
+        for name, parameter in part.named_parameters():
+            checks.check_finite(name, parameter)
+        return part
+
+    def _with_memory(self, tensor: Tensor) -> Tensor:
+        made = torch.empty_like(tensor, device=self.device)
+        return made if tensor.is_meta else made.copy_(tensor)
 
     def without_values(self) -> "Division":
         """The same of a model that takes no memory."""
@@ -106,8 +123,15 @@ def _part(
         raise ModelError(message) from error
 
 
+class _Seen(Interruption):
+    """What a model is called with: the rest of the loss need not be found."""
+
+
 def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) -> tuple[int, ...]:
-    """What the task's loss gives its model, but for the first dimension. Raises TaskError."""
+    """What the task's loss gives its model, but for the first dimension. Raises TaskError.
+
+    The model needs no values, as long as the loss only calls it.
+    """
     return _called(_given_to("", task, model, split))
 
 
@@ -143,13 +167,15 @@ def _given_to(name: str, task: TaskCalls, model: nn.Module, split: Split) -> tup
     def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
         del module
         given = [each for each in (*inputs, *named.values()) if isinstance(each, Tensor)]
-        seen.extend(tuple(each.shape[1:]) for each in given[:1])
+        if given:
+            seen.append(tuple(given[0].shape[1:]))
+            raise _Seen
 
     looked_at = copy.deepcopy(model).eval()
     looked_at.get_submodule(name).register_forward_pre_hook(look, with_kwargs=True)
     examples = task.examples(split, 1)
     indices = list(range(min(2, examples.count)))
-    with torch.no_grad():
+    with suppress(_Seen), torch.no_grad():
         task.loss_sum(looked_at, task.collate(read(examples.dataset, indices)), len(indices))
     return seen[0] if seen else None
 

@@ -29,9 +29,9 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
     """Take part until all is measured; the exit code. Raises FinalError."""
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
-    model = task.model(spec.seed)
+    model, initialise = task.model_to_divide(spec.seed)
     device = task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec))
-    division = Division(model, spec.replicas, told.sample, device)
+    division = Division(model, spec.replicas, told.sample, device, initialise)
     layout = division.layout(defaults.precision(spec), {}, spec.task.frozen)
     try:
         # The command ends this process if it has to end.

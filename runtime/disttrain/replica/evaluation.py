@@ -159,14 +159,19 @@ def _sums(
 
 
 def try_one_batch(
-    task: TaskCalls, model: nn.Module, examples: Examples, batch_size: int, place: Placing
+    task: TaskCalls,
+    model: nn.Module,
+    examples: Examples,
+    batch_size: int,
+    place: Placing,
+    computing: Computing = nullcontext,
 ) -> Sums:
     """Evaluate the first batch, so that a mistake shows before the training. Raises TaskError.
 
     That nothing counts in this one is no mistake.
     """
     first = Examples(dataset=examples.dataset, count=min(batch_size, examples.count))
-    return _sums(task, model, first, batch_size, place, nullcontext)
+    return _sums(task, model, first, batch_size, place, computing)
 
 
 @contextmanager

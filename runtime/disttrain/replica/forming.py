@@ -53,8 +53,14 @@ def led(config: LaunchConfig, membership: Membership, member: MemberId) -> Leade
     try:
         return Leader(formed(config, membership, member, membership.cancellation.check))
     except (GroupLost, Cancelled) as error:
-        why = str(error) or "told to end"
-        raise GroupNotFormed(why, end_of(membership, member, error)) from error
+        raise not_formed(membership, member, error) from error
+
+
+def not_formed(
+    membership: Membership, member: MemberId, error: GroupLost | Cancelled
+) -> GroupNotFormed:
+    """What ends the first process of a group that was lost before it trained."""
+    return GroupNotFormed(str(error) or "told to end", end_of(membership, member, error))
 
 
 def end_of(membership: Membership, member: MemberId, error: GroupLost | Cancelled) -> ExitCode:

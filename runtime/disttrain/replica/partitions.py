@@ -47,7 +47,8 @@ class Order(NamedTuple):
     """Place in `_TYPES`; minus 1 less that if the input has a gradient."""
     mode: int = 0
     """A sum: 1 for training, 2 with gradients, 4 in bfloat16 by autocast, 8 in float16, 16 with
-    the values of a file, 32 where the first process may have other values than the others."""
+    the values of a file, 32 where the first process may have other values than the others, 64 for
+    a backward that is to find the input's gradient alone."""
     otherwise: int = 0
     """A sum, over layers: 1 for the first one, 2 for the second, of those whose mode is another."""
 
@@ -58,7 +59,7 @@ class Order(NamedTuple):
 
 _TRAINS, _HAS_GRADIENTS = 1, 2
 _AUTOCASTS = {torch.bfloat16: 4, torch.float16: 8}
-_LOADED, _SHARES = 16, 32
+_LOADED, _SHARES, _FOR_INPUT = 16, 32, 64
 
 
 class Part:
@@ -101,14 +102,23 @@ class Part:
             self._outputs[order.call] = own, y
         return y.detach()
 
-    def backward(self, call: int, gradient: Tensor | None = None) -> Tensor | None:
+    def backward(self, order: Order, gradient: Tensor | None = None) -> Tensor | None:
         """Add the gradients of this part to those of its parameters; that of the input.
 
         `gradient`: of the output, in the first partition. Raises GroupLost.
         """
-        x, y = self._outputs.pop(call)
-        if y.requires_grad:
-            torch.autograd.backward([y], [torch.zeros_like(y) if gradient is None else gradient])
+        x, y = self._outputs.pop(order.call)
+        if not y.requires_grad:
+            return x.grad
+        own = [*self.module.parameters()] if order.mode & _FOR_INPUT else []
+        before = [None if each.grad is None else each.grad.clone() for each in own]
+        torch.autograd.backward([y], [torch.zeros_like(y) if gradient is None else gradient])
+        for parameter, kept in zip(own, before, strict=True):
+            if kept is None:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                # Where a strategy wants it.
+                parameter.grad.copy_(kept)
         return x.grad
 
     def begin_step(self) -> None:
@@ -166,7 +176,7 @@ class FollowingPartition:
         if order.act == Act.FORWARD:
             part.forward(order, part.nothing(order))
         else:
-            self.part.backward(order.call)
+            self.part.backward(order)
 
 
 class DividedModel:
@@ -267,7 +277,7 @@ class DividedModel:
         return self._part_of(model).forward(order, x, model)
 
     def backward(self, step: int, call: int, gradient: Tensor) -> Tensor | None:
-        """Add to the gradients of all parameters; that of a call's input.
+        """Add to the gradients of all parameters, where they are wanted; that of a call's input.
 
         Raises GroupLost, and RuntimeError where there is nothing left to find them with.
         """
@@ -276,8 +286,12 @@ class DividedModel:
                 "may go backward once through each output of a divided model, in the step that "
                 "made it; call the model again for each backward"
             )
-        self._leader.before_step(*Order(act=Act.BACKWARD, call=call))
-        return self.part.backward(call, gradient)
+        # With torch.autograd.grad() a loss asks for the gradient of an input alone.
+        node = torch.autograd.graph.get_gradient_edge(self._token).node
+        for_all = torch._C._will_engine_execute_node(node)  # noqa: SLF001  As torch's own hooks do.
+        order = Order(act=Act.BACKWARD, call=call, mode=0 if for_all else _FOR_INPUT)
+        self._leader.before_step(*order)
+        return self.part.backward(order, gradient)
 
 
 class _Forward:

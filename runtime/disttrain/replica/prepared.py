@@ -20,7 +20,7 @@ from disttrain.replica import best_model, content, division, evaluation, model_t
 from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
-from disttrain.replica.evaluation import Sums
+from disttrain.replica.evaluation import Computing, Sums
 from disttrain.replica.membership import Trained
 from disttrain.replica.model_tensors import ModelTensors, OwnPart
 from disttrain.replica.partitions import DividedModel
@@ -121,8 +121,16 @@ class Prepared:
         Raises TaskError, and GroupLost.
         """
         examples, place = self.task.examples(split, batch_size=1), task_calls.mover(self.device)
-        computing = nullcontext if self.divided is None else self.divided.evaluating(model)
+        computing = self._computing(model)
         return evaluation.evaluate(self.task, model, examples, batch_size, place, computing)
+
+    def try_one_batch(self, size: int) -> Sums:
+        """Measure the first batch. As `evaluate`."""
+        place, computing = task_calls.mover(self.device), self._computing(self.model)
+        return evaluation.try_one_batch(self.task, self.model, self.test, size, place, computing)
+
+    def _computing(self, model: nn.Module) -> Computing:
+        return nullcontext if self.divided is None else self.divided.evaluating(model)
 
     def pipeline(
         self,
@@ -159,7 +167,10 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
-    model = task.model(spec.seed)
+    is_divided = spec.replicas.partitions > 1
+    model, initialise = (
+        task.model_to_divide(spec.seed) if is_divided else (task.model(spec.seed), None)
+    )
     groups = task.parameter_groups(model)
     check(spec, model, groups)
     # Portions may be larger than the data: then there is one.
@@ -174,25 +185,32 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
-    if spec.replicas.partitions > 1:
+    if is_divided:
         sample = division.common_sample_shape(task, model)
-        divided = Division(model, spec.replicas, sample, prepared.device)
+        divided = Division(model, spec.replicas, sample, prepared.device, initialise)
         layout = divided.layout(defaults.precision(spec), groups, spec.task.frozen)
         prepared = replace(
             prepared, division=divided, tensors=replace(prepared.tensors, layout=layout)
         )
-    place, size = task_calls.mover(prepared.device), defaults.samples_per_step(spec)
-    with Watchdog(spec.replicas.call_timeout_seconds):
-        tried = evaluation.try_one_batch(
-            task, model.to(prepared.device), prepared.test, size, place
-        )
-    wanted = stop.measures(spec.stop, spec.evaluation)
+    else:
+        model.to(prepared.device)
+        try_out(spec, prepared)
     if config.tells_content:
         splits = {Split.TRAIN: prepared.train, Split.TEST: prepared.test}
         found = (content.sketch(split, of, spec.seed) for split, of in splits.items())
         prepared = replace(prepared, content=tuple(chain.from_iterable(found)))
+    return prepared
+
+
+def try_out(spec: Spec, ready: Prepared) -> None:
+    """Measure one batch before the training, so that a mistake shows by then.
+
+    Raises TaskError, and GroupLost.
+    """
+    size, wanted = defaults.samples_per_step(spec), stop.measures(spec.stop, spec.evaluation)
+    with Watchdog(spec.replicas.call_timeout_seconds):
+        tried = ready.try_one_batch(size)
     if stop.missing_measure(wanted, tried.measures) is not None:
         # What is measured may depend on the batch.
-        whole = evaluation.evaluate(task, model, prepared.test, size, place)
+        whole = ready.evaluate(ready.model, Split.TEST, size)
         checks.require_measures(wanted, whole.measures)
-    return prepared

@@ -7,10 +7,12 @@ from dataclasses import replace
 import torch
 
 from disttrain.coordinator.errors import JobOver
+from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Leader
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import evaluating, follower, forming, prepared, strategies
+from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
 from disttrain.replica.parts import Part
@@ -68,7 +70,10 @@ def _live(
         # Whoever joins the others may wait for them for long.
         signal.signal(signal.SIGTERM, lambda *_: membership.cancellation.cancel())
         leader = forming.led(config, membership, joined.member)
-        ready = _with_others(config, ready, leader)
+        try:
+            ready = _with_others(config, ready, leader)
+        except (GroupLost, Cancelled) as error:
+            raise forming.not_formed(membership, joined.member, error) from error
         if ready.divided is not None:
             served.traffic = leader.group.peers.traffic
     else:
@@ -85,8 +90,13 @@ def _live(
 
 
 def _with_others(config: LaunchConfig, ready: Prepared, leader: Leader) -> Prepared:
-    """What this process has prepared, and what the others of its replica do."""
+    """What this process has prepared, and what the others of its replica do.
+
+    It is tried with partitions. Raises TaskError, GroupLost and Cancelled.
+    """
     if ready.division is not None:
-        return ready.with_others(leader)
+        divided = ready.with_others(leader)
+        prepared.try_out(config.job.spec, divided)
+        return divided
     ranks = config.job.spec.replicas.ranks
     return replace(ready, ranks=Ranks(leader.group, Part(0, ranks), leader))

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from disttrain.job import defaults
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
+from disttrain.parallel.initial_values import RecordedModel, lacks_values
+from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.replica.errors import DeviceNotFound, DeviceTooOld
 from disttrain.task import checks, groups, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
@@ -31,6 +34,9 @@ from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.sources import Sources, SourcesReader
 from disttrain.task.task import InputPipeline, Split, Task
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 
 def resolve_device(wanted: Device, *, autocasts: bool = False) -> torch.device:
@@ -177,6 +183,32 @@ class TaskCalls:
             model: object = self._task.model()
         checked = checks.check_model(model).train()
         return checked.double() if self._is_double else checked
+
+    def model_to_divide(self, seed: int) -> tuple[nn.Module, Callable[[Partitioned], None] | None]:
+        """The same model without its values, and what gives a part those that are its own.
+
+        So nobody holds all of them. None: the model has its values, since its constructor takes
+        some that torch does not draw. Raises TaskError.
+        """
+        seed_model(seed)
+        try:
+            recorded = self._recorded()
+        except (UserCodeError, CannotPartition) as error:
+            why = error.__cause__ or error
+            LOG.info("each process makes the whole model for its initial values", reason=why)
+            return self.model(seed), None
+        checked = checks.check_model(recorded.model, has_values=False).train()
+        model = checked.double() if self._is_double else checked
+        return model, partial(recorded.initialise, seed=seed)
+
+    def _recorded(self) -> RecordedModel:
+        with user_code.running(f"{self._name}.model()"):
+            recorded = RecordedModel(self._task.model)
+        kept = [name for name, value in vars(self._task).items() if lacks_values(value)]
+        if kept:
+            message = f"Task.model() keeps tensors in the task: {', '.join(kept)}"
+            raise CannotPartition(message)
+        return recorded
 
     def examples(self, split: Split, batch_size: int) -> Examples:
         """The data of a split, made once. Raises TaskError."""

@@ -24,10 +24,11 @@ MOST_SAMPLES = 2**33
 """Of a split. Each replica holds the order of the training samples, 8 bytes each: 64 GiB."""
 
 
-def check_model(model: object) -> nn.Module:
+def check_model(model: object, *, has_values: bool = True) -> nn.Module:
     """Return the model if it can be trained: float32 parameters with values, one of them trainable.
 
-    Raises ModelError with the name of the first parameter that is in the way.
+    `has_values`: else they come later, for which see `check_finite`. Raises ModelError with the
+    name of the first parameter that is in the way.
     """
     if not isinstance(model, nn.Module):
         message = f"Task.model() must return a torch.nn.Module, got {_kind(model)}"
@@ -41,9 +42,10 @@ def check_model(model: object) -> nn.Module:
         )
         raise ModelError(message)
     for name, parameter in trainable.items():
-        _check_parameter(name, parameter)
+        _check_parameter(name, parameter, has_values=has_values)
     _check_names(trainable, model)
-    _check_memory(trainable)
+    if has_values:
+        _check_memory(trainable)
     _check_extra_state(model)
     return model
 
@@ -85,7 +87,7 @@ def _check_extra_state(model: nn.Module) -> None:
             raise ModelError(message)
 
 
-def _check_parameter(name: str, parameter: nn.Parameter) -> None:
+def _check_parameter(name: str, parameter: nn.Parameter, *, has_values: bool) -> None:
     if is_lazy(parameter):
         message = (
             f"the parameter '{name}' has no shape yet; run one batch through the model in "
@@ -97,19 +99,27 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
             "use model.float(); strategy.downpour.precision: bfloat16 or torch.autocast inside the "
             "loss compute with less, strategy.sandblaster.precision: float64 with more"
         )
+    elif not has_values:
+        return
     elif parameter.is_meta:
         message = (
             f"the parameter '{name}' is on the meta device and has no values; build the model on "
             "the CPU"
         )
-    elif not bool(torch.isfinite(parameter).all()):
+    else:
+        check_finite(name, parameter)
+        return
+    raise ModelError(message)
+
+
+def check_finite(name: str, parameter: Tensor) -> None:
+    """Raises ModelError for a parameter, or a part of one, that begins with no number."""
+    if not bool(torch.isfinite(parameter).all()):
         message = (
             f"the parameter '{name}' begins with a value that is not a finite number; see how "
             "Task.model() makes it"
         )
-    else:
-        return
-    raise ModelError(message)
+        raise ModelError(message)
 
 
 def check_sum_over_samples(model: nn.Module) -> None:

@@ -1,7 +1,7 @@
 """When a fetch begins that was asked for: at its time, or when somebody waits for it."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -22,6 +22,10 @@ class Shards(FetchClient):
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.closed = threading.Event()
+
+    @property
+    def shards(self) -> Sequence[int]:
+        return (0,)
 
     def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
         del into, fragment

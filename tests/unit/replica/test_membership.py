@@ -63,6 +63,6 @@ def test_an_incarnation_that_has_left_keeps_no_connection_and_no_shared_memory(
 
     assert connection.cancellation.is_cancelled
     assert model.weight.sum().isfinite()
-    del connection, model
+    del connection, model, trained
     gc.collect()
     assert segments() == before

@@ -223,7 +223,7 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
     if ours is not None and _brings_own_data(request):
         ours = model_map.without_factors(ours)
     if ours is not None and _awaits_layout(transaction):
-        ours, theirs = map(model_map.undivided, (ours, theirs))
+        ours, theirs = model_map.undivided(ours, theirs)
     difference = model_map.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None

@@ -1,0 +1,52 @@
+"""Guards of replicas whose partitions have vectors of their own."""
+
+from mutants.mutant import Mutant
+
+_R = "runtime/disttrain"
+_AGREEMENT = ("tests/unit/replica/test_agreement.py",)
+_MOVES = ("tests/unit/state/test_moves.py",)
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="values that have come to one partition, and that it takes over alone",
+        file=f"{_R}/replica/client_threads.py",
+        old="        if not self.agreement.all(result is not None):\n",
+        new="        if result is None:\n",
+        tests=_AGREEMENT,
+    ),
+    Mutant(
+        name="a push of which one partition's shards know, and that counts",
+        file=f"{_R}/replica/agreement.py",
+        old="min(map(tuple, told))",
+        new="max(map(tuple, told))",
+        tests=_AGREEMENT,
+    ),
+    Mutant(
+        name="a push that one partition's shards refuse, and after which the others push on",
+        file=f"{_R}/replica/agreement.py",
+        old="any(each[-1] for each in told)",
+        new="all(each[-1] for each in told)",
+        tests=_AGREEMENT,
+    ),
+    Mutant(
+        name="samples that not all partitions' parameters have",
+        file=f"{_R}/replica/agreement.py",
+        old="min(each for (each,)",
+        new="max(each for (each,)",
+        tests=_AGREEMENT,
+    ),
+    Mutant(
+        name="what two divisions have in common, counted as if rows were whole",
+        file=f"{_R}/state/moves.py",
+        old=" == spec.shape[each - 1] == other.shape[each - 1]",
+        new=" == spec.shape[each - 1]",
+        tests=_MOVES,
+    ),
+    Mutant(
+        name="elements of a range that begin before it",
+        file=f"{_R}/state/moves.py",
+        old="first = max(new, wanted.first)",
+        new="first = new",
+        tests=_MOVES,
+    ),
+)
