@@ -10,9 +10,11 @@ REPLICAS = {
     "template": cluster_jobs.template(cluster_jobs.PRETEND_MEMBER),
 }
 
+SHARDS = {"shards": 3, "template": cluster_jobs.template(cluster_jobs.PRETEND_MEMBER)}
+
 
 def start(job: PretendedTraining) -> None:
-    job.start(replicas=REPLICAS)
+    job.start(replicas=REPLICAS, parameterServer=SHARDS)
     job.wait_until(lambda: job.status().get("readyReplicas") == 2, "whole replicas are ready")
 
 

@@ -25,7 +25,7 @@ spec:
   audit: full
   checkpoint: {everySeconds: 5}
   coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 5, memberTimeoutSeconds: 20}
-  parameterServer: {shards: 1}
+  parameterServer: {shards: 2}
   replicas: {count: 2, partitions: 2, device: cpu}
 """
 STEP_SECONDS = 4.0
