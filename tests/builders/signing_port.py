@@ -28,10 +28,11 @@ Object = dict[str, Any]
 class SigningPort:
     """A job of two shards and two replicas whose pods run, and an operator that has seen them."""
 
-    def __init__(self, lifetime: timedelta = timedelta(hours=24)) -> None:
+    def __init__(self, lifetime: timedelta = timedelta(hours=24), partitions: int = 1) -> None:
         self.world = World()
         body = many_jobs.job(KEY.name)
-        spec = {**body["spec"], "parameterServer": {"shards": 2}, "replicas": {"count": 2}}
+        replicas = {"count": 2, "partitions": partitions}
+        spec = {**body["spec"], "parameterServer": {"shards": 2}, "replicas": replicas}
         self.job = self.world.create(Kind.DistTrainJob, {**body, "spec": spec})
         self.client = FakeClient(self.world)
         self.operator = OperatorInMemory(self.world, self.client)

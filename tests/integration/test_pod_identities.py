@@ -1,20 +1,22 @@
 """Pods that get certificates of their own: they are renewed, and speak for nobody else."""
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders.pod_processes import ALL, PodJob
+from builders.pod_processes import ALL, ALL_OF_TWO, OF_TWO, PodJob
 from builders.scraping import addresses, samples, scraped
-from builders.signing_port import SigningPort
+from builders.signing_port import KEY, SigningPort
 from builders.strangers import a_message, a_peer, answer
 from builders.transports import a_chunk_header
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.job.credentials import Credentials, encode
+from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.messages import Side
 from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Reason, Role, Verb
@@ -23,18 +25,26 @@ pytestmark = pytest.mark.landing
 
 SAMPLES = 1024
 EPOCHS = 2
+NOTHING: Mapping[str, Any] = {}
 
 
 def pods(port: SigningPort) -> dict[str, dict[str, Any]]:
     """By the names that `PodJob` gives processes."""
     found = {f"shard-{index}": pod for index, pod in enumerate(port.pods("shard"))}
-    found |= {f"replica-{name}": pod for name, pod in zip("ab", port.pods("replica"), strict=True)}
+    replicas = port.pods("replica")
+    if len(replicas) == 2:
+        found |= {f"replica-{name}": pod for name, pod in zip("ab", replicas, strict=True)}
+    else:
+        prefix = f"{KEY.name}-"
+        found |= {pod["metadata"]["name"].removeprefix(prefix): pod for pod in replicas}
     return found | {"coordinator": port.pods("coordinator")[0]}
 
 
-def a_job(folder: Path, port: SigningPort, arguments: dict[str, Any]) -> PodJob:
+def a_job(
+    folder: Path, port: SigningPort, arguments: dict[str, Any], more: Mapping[str, Any] = NOTHING
+) -> PodJob:
     """Its processes are told what the operator would tell their pods."""
-    changed = {"metadata.uid": port.uid, "spec.task.arguments": arguments}
+    changed = {"metadata.uid": port.uid, "spec.task.arguments": arguments, **more}
     # None is given to it: each process asks.
     job = PodJob(folder, changed, credentials={})
     trust = folder / "trust.json"
@@ -71,6 +81,24 @@ def test_a_job_trains_on_through_certificates_of_seconds(tmp_path: Path) -> None
         gate.touch()
         job.complete()
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
+        job.assert_promises_held()
+
+
+def test_partitions_speak_with_shards_in_their_own_names(tmp_path: Path) -> None:
+    """Also after one was killed, and its replica has other processes."""
+    port, gate = SigningPort(partitions=2), tmp_path / "gate"
+    arguments = {"gate": str(gate), "step_seconds": 0.02}
+    with port.serving(), a_job(tmp_path, port, arguments, OF_TWO) as job:
+        job.start(*ALL_OF_TWO)
+        job.wait_until(begun)
+        job.restart("replica-0-1")
+        assert job.wait("replica-0-0") == ExitCode.RESTART
+        job.start("replica-0-0")
+        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        gate.touch()
+        job.complete()
+        assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
+        assert not any("does not speak for" in job.log(name) for name in ALL_OF_TWO)
         job.assert_promises_held()
 
 

@@ -22,7 +22,7 @@ from disttrain.job import defaults, manifest_file
 from disttrain.job.roles import MOST_PARTITIONS, Replicas
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import evaluation, model_tensors, task_calls
+from disttrain.replica import division, evaluation, model_tensors, task_calls
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.task import Split
@@ -129,14 +129,15 @@ def measured(
         task = task_calls.load(job, folder)
         with tempfile.TemporaryDirectory(prefix="disttrain-") as own:
             file = Path(own) / "model.safetensors"
-            model = _model(found, task, job, vector, file)
+            asked = divided_as(job, partitions)
+            model = _model(found, task, asked, vector, file)
             if partitions.partitions == 1:
                 # It may be as large as the machine's memory, and so may be where it lies.
                 file.unlink()
                 sums = _measure(job, task, model)
             else:
                 given = DividedEvaluation(
-                    job=divided_as(job, partitions),
+                    job=asked,
                     task_folder=folder,
                     file=file,
                     batch_size=_batch_size(job),
@@ -161,7 +162,7 @@ def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
 def _model(
     checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob, vector: str | None, file: Path
 ) -> nn.Module:
-    model = task.model(job.spec.seed)
+    model, initialise = division.made(task, job.spec)
     wanted = model_tensors.describe(
         model, defaults.precision(job.spec), frozen=job.spec.task.frozen
     ).with_hash()
@@ -172,7 +173,8 @@ def _model(
         found = replace(found, own=state.layout.own)
     model_map.require_same(*model_map.undivided(found, wanted.layout))
     export.write(checkpoint, file, vector)
-    model_tensors.load(model, file, job.spec.task.frozen)
+    if initialise is None:
+        model_tensors.load(model, file, job.spec.task.frozen)
     return model
 
 

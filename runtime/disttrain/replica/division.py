@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from disttrain.errors import Interruption
 from disttrain.job.roles import Replicas
-from disttrain.job.spec import FrozenParameters
+from disttrain.job.spec import FrozenParameters, Spec
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
@@ -29,6 +29,8 @@ from disttrain.task.errors import LossError, ModelError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.task import Split
 
+Initialise = Callable[[Partitioned], None]
+
 
 class Division(NamedTuple):
     """A whole model, and how it is to be divided."""
@@ -38,7 +40,7 @@ class Division(NamedTuple):
     sample: tuple[int, ...]
     """Shape of what the model is called with, but for the first dimension."""
     device: torch.device
-    initialise: Callable[[Partitioned], None] | None = None
+    initialise: Initialise | None = None
     """Gives a part its initial values; None: the model has them."""
 
     def part(self, peers: Communicator) -> Partitioned:
@@ -79,6 +81,16 @@ class Division(NamedTuple):
         """Another process's part, without memory. Raises ModelError."""
         model, peers = without_values(self.model), Nobody(rank, self.replicas.partitions)
         return _part(model, self.replicas, peers, self.sample)
+
+
+def made(task: TaskCalls, spec: Spec) -> tuple[nn.Module, Initialise | None]:
+    """A job's model, and what gives parts their initial values; None: it has them.
+
+    Frozen parameters of a replica's own are told from others by their values. Raises TaskError.
+    """
+    if spec.replicas.partitions == 1 or spec.task.frozen is FrozenParameters.OWN:
+        return task.model(spec.seed), None
+    return task.model_to_divide(spec.seed)
 
 
 def layout_of(

@@ -14,7 +14,7 @@ from disttrain.job import defaults
 from disttrain.launch import atomic_file
 from disttrain.launch.config import Evaluation, LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import evaluation, forming, task_calls
+from disttrain.replica import division, evaluation, forming, task_calls
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.partitions import DividedModel, FollowingPartition
@@ -29,16 +29,16 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
     """Take part until all is measured; the exit code. Raises FinalError."""
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
-    model, initialise = task.model_to_divide(spec.seed)
+    model, initialise = division.made(task, spec)
     device = task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec))
-    division = Division(model, spec.replicas, told.sample, device, initialise)
-    layout = division.layout(defaults.precision(spec), {}, spec.task.frozen)
+    divided = Division(model, spec.replicas, told.sample, device, initialise)
+    layout = divided.layout(defaults.precision(spec), {}, spec.task.frozen)
     try:
         # The command ends this process if it has to end.
         group = forming.connected(config, FolderMeeting(told.meeting, time.sleep))
         if config.partition:
-            return steps.follow(group, FollowingPartition(division, group, layout).step)
-        made = DividedModel(division, Leader(group), layout)
+            return steps.follow(group, FollowingPartition(divided, group, layout).step)
+        made = DividedModel(divided, Leader(group), layout)
         sums = _measured(task, made, told, device)
     except GroupLost as error:
         LOG.warning("its group is over", error=error)

@@ -167,10 +167,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
-    is_divided = spec.replicas.partitions > 1
-    model, initialise = (
-        task.model_to_divide(spec.seed) if is_divided else (task.model(spec.seed), None)
-    )
+    model, initialise = division.made(task, spec)
     groups = task.parameter_groups(model)
     check(spec, model, groups)
     # Portions may be larger than the data: then there is one.
@@ -185,7 +182,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         test=task.examples(Split.TEST, batch),
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
-    if is_divided:
+    if spec.replicas.partitions > 1:
         sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device, initialise)
         layout = divided.layout(defaults.precision(spec), groups, spec.task.frozen)

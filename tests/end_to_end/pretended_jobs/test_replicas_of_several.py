@@ -116,7 +116,7 @@ def test_a_set_of_somebody_else_is_left_alone(
     header = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}}
     shared_namespace.apply({**header, "spec": spec})
 
-    job.apply(replicas=REPLICAS)
+    job.apply(replicas=REPLICAS, parameterServer=SHARDS)
 
     assert name in job.wait_for_condition("NameConflict")["message"]
     job.wait_until(lambda: job.pods() == [], "what was made before it was seen is taken back")

@@ -123,6 +123,28 @@ def test_a_certificate_of_another_replica_says_nothing_in_this_ones_name() -> No
     assert served.hello(b"first", Identity("uid", "replica", 0)) == [(b"first", Verb.WELCOME)]
 
 
+def test_each_partition_speaks_by_a_certificate_of_its_own() -> None:
+    served = Served()
+    served.serving.instances = {0: ("pod-a.1.0", "pod-b.1.0")}
+    first, second = (Identity("uid", "replica", instance=f"pod-{name}.1") for name in "ab")
+
+    assert served.hello(b"own", second._replace(partition=1)) == [(b"own", Verb.WELCOME)]
+    assert served.hello(b"other", first._replace(partition=1)) == [(b"other", Verb.REFUSED)]
+    assert served.hello(b"place", second) == [(b"place", Verb.REFUSED)]
+    assert served.wire.refused == {Refusal.IMPOSTOR: 2}
+
+
+def test_a_partition_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:
+    served = Served()
+    served.serving.instances = {0: ("pod-a.1.0", "")}
+    second = Identity("uid", "replica", partition=1, instance="pod-b.1")
+
+    assert served.hello(b"early", second) == [(b"early", Verb.REFUSED)]
+    assert served.wire.refused == {}
+    served.serving.instances = {0: ("pod-a.1.0", "pod-b.1.0")}
+    assert served.hello(b"again", second) == [(b"again", Verb.WELCOME)]
+
+
 def test_an_incarnation_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:
     served = Served()
     served.serving.instances = {0: ("pod-a.1.0",)}

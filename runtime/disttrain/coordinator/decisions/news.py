@@ -36,9 +36,7 @@ def of_members(transaction: Transaction, role: Role) -> HeartbeatReply:
     if role is Role.SHARD:
         live = transaction.live.replicas()
         incarnations = {replica.index: replica.incarnation for replica in live}
-        instances: dict[int, tuple[str, ...]] = {
-            replica.index: (replica.instance,) for replica in transaction.live.replicas()
-        }
+        instances = {replica.index: replica.instances for replica in live}
         return replace(found, replicas=incarnations, instances=instances)
     addresses = (
         ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)

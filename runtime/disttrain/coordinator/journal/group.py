@@ -116,6 +116,15 @@ class Group(Strict):
         return ({0: first} if self.instance else {}) | self.followers
 
     @property
+    def instances(self) -> tuple[str, ...]:
+        """Of all that it shall have, by partition; empty for those that have not joined."""
+        there = self.processes
+        return tuple(
+            there[partition].instance if partition in there else ""
+            for partition in range(self.partitions)
+        )
+
+    @property
     def members(self) -> Iterator[MemberId]:
         """All that have joined."""
         if self.partitions == 1:

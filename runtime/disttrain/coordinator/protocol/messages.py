@@ -234,10 +234,7 @@ class Intervals(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed(Tagged, kind="placed"):
-    """The answer to `AskPlacement`, journaled before it is sent.
-
-    None: the model is not known yet, so nobody has held anything.
-    """
+    """The answer to `AskPlacement`, journaled before it is sent; empty before a model is known."""
 
     placement: SoundPlacement | None = None
     layout: SoundLayout | None = None
@@ -267,7 +264,7 @@ class Joined(Tagged, kind="joined"):
     refused. Index -> incarnation."""
     instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
-    instance of each partition."""
+    instance of each partition, empty for one that has not joined."""
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0

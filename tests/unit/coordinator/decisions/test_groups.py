@@ -312,3 +312,17 @@ def test_status_tells_of_each_member_by_its_own_name() -> None:
         ("replica-1-1", 2, "forming"),
     ]
     assert said["liveReplicas"] == 1
+
+
+def test_shards_hear_who_each_process_of_a_replica_is() -> None:
+    machine = Machine(partitions=2)
+    shard = machine.member(Role.SHARD, 0, "s0")
+
+    joined(machine, 1, "b")
+    early = machine.heartbeat(shard)
+    joined(machine, 0, "a")
+    late = machine.heartbeat(shard)
+
+    assert isinstance(early, messages.HeartbeatReply)
+    assert isinstance(late, messages.HeartbeatReply)
+    assert (early.instances, late.instances) == ({0: ("", "b")}, {0: ("a", "b")})
