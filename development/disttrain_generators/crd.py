@@ -84,7 +84,7 @@ def _column(name: str, path: str, kind: str, meaning: str) -> dict[str, str]:
 _COLUMNS: Final = (
     _column("Phase", ".status.phase", "string", "How the job is, in a word."),
     _column("Strategy", ".status.strategy", "string", "How the replicas work together."),
-    _column("Shards", ".spec.parameterServer.shards", "integer", "Shards that are wanted."),
+    _column("Shards", ".status.shards", "integer", "Shards that are wanted."),
     _column("Replicas", ".spec.replicas.count", "integer", "Replicas that are wanted."),
     _column("Progress", ".status.training.progressPercent", "integer", "Percent that is done."),
     _column("Measure", ".status.training.measure", "string", "A measure of the last evaluation."),

@@ -293,7 +293,13 @@ def test_replicas_are_scaled_and_the_status_is_apart_from_the_spec(namespace: Ku
         loss=float("nan"), progress_percent=40, measure="accuracy 0.97", metrics={"a": float("nan")}
     )
     status = JobStatus.model_validate(
-        {"phase": "Running", "strategy": "downpour", "replicas": 1, "selector": "a=b"}
+        {
+            "phase": "Running",
+            "strategy": "downpour",
+            "shards": 1,
+            "replicas": 1,
+            "selector": "a=b",
+        }
     ).model_copy(update={"training": training})
 
     namespace.run("scale", "dtj/digits", "--replicas=4")

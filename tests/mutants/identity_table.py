@@ -100,8 +100,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a shard that takes pushes in any name",
         file=f"{_R}/parameter_server/serving.py",
-        old="        if request.identity is not None and (refused := ",
-        new="        if False and (refused := ",
+        old="        if request.identity is not None and (why := ",
+        new="        if False and (why := ",
         tests=(_SERVING,),
     ),
     Mutant(

@@ -36,13 +36,6 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=_AGREEMENT,
     ),
     Mutant(
-        name="a partition that is no other's, and of which a shard has not heard yet",
-        file=f"{_R}/parameter_server/serving.py",
-        old="            if not instance:\n",
-        new="            if False:\n",
-        tests=("tests/unit/parameter_server/test_serving.py",),
-    ),
-    Mutant(
         name="a shard that is told who the first process of a replica is, and no other",
         file=f"{_R}/coordinator/decisions/news.py",
         old="{replica.index: replica.instances for",

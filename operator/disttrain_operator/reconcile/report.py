@@ -43,6 +43,7 @@ def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, A
         observed_generation=situation.job.generation,
         phase=_phase(situation, before.phase),
         strategy=situation.spec.strategy.rule.name,
+        shards=situation.spec.shards,
         conditions=conditions.of(situation, known, now),
         start_time=_start_time(situation),
         completion_time=_completion_time(situation.outcome),

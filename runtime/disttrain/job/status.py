@@ -248,6 +248,9 @@ class JobStatus(StatusSection):
     strategy: Text | None = None
     """Name of the strategy, for lists of jobs."""
 
+    shards: WholeNumber | None = None
+    """Shards that are wanted, for lists of jobs."""
+
     conditions: Annotated[
         tuple[Condition, ...],
         Field(max_length=32, json_schema_extra={"x-kubernetes-list-map-keys": ["type"]}),

@@ -57,8 +57,9 @@ class Serving:
             # such a FETCH would write into memory that the sender uses for something else by now.
             return
         header = request.header
-        if request.identity is not None and (refused := self._refusal(request.identity, header)):
-            answer = self._shard.state.refuse(header, refused)
+        if request.identity is not None and (why := self._impostor(request.identity, header)):
+            self._impostors.note(why)
+            answer = self._shard.state.refuse(header, Refused(Reason.NOT_ALLOWED, why))
             self._listener.reply(request, answer.header, answer.payload)
             return
         if header.verb in (Verb.PUSH, Verb.STAGE):
@@ -71,22 +72,15 @@ class Serving:
             if not self._listener.reply(request, answer.header, answer.payload):
                 self.unanswered += 1
 
-    def _refusal(self, sender: Identity, header: Header) -> Refused | None:
-        """What the holder of a certificate is told who may not speak as this sender, or not yet."""
+    def _impostor(self, sender: Identity, header: Header) -> str:
+        """Why the holder of a certificate may not speak as this sender; empty if it may."""
         partition, instance = sender.partition, None
         standing = self._shard.state.deliveries.standing(header.sender, header.incarnation)
         if standing is Decision.APPLY and (known := self.instances.get(header.sender)):
             # Of other incarnations it is not known whose they are; nothing is taken from them.
             partition = partition if partition < len(known) else 0
             instance = known[partition]
-            if not instance:
-                why = f"nobody has told yet who partition {partition} is; ask again"
-                return Refused(Reason.UNKNOWN_SENDER, why)
-        speaker = Speaker(sender.role, header.sender, partition, instance)
-        if why := identity.mismatch(sender, speaker):
-            self._impostors.note(why)
-            return Refused(Reason.NOT_ALLOWED, why)
-        return None
+        return identity.mismatch(sender, Speaker(sender.role, header.sender, partition, instance))
 
     def _replace_connection(self, peer: bytes, header: Header) -> None:
         """Only of a sender that the shard has welcomed; of each, the living incarnation is kept."""

@@ -263,7 +263,7 @@ def test_a_name_that_is_taken_keeps_a_job_from_growing_and_nothing_else() -> Non
 
 def test_a_replica_that_is_taken_away_takes_all_its_pods_along() -> None:
     world = World()
-    submit(world, replicas={"count": 4, "partitions": 3})
+    submit(world, parameterServer={"shards": 3}, replicas={"count": 4, "partitions": 3})
     operator = Operator(world)
     operator.settle()
     before = {key[2] for key in world.objects if key[0] is Kind.Pod}
@@ -364,7 +364,7 @@ def sign_all(world: World, operator: Operator, key: JobKey) -> None:
     [
         (1, {"count": 2}, 7, 13),
         (2, {"count": 2}, 8, 14),
-        (1, {"count": 3, "partitions": 2}, 8 + 3, 13 + 2 * 3),
+        (2, {"count": 3, "partitions": 2}, 9 + 3, 14 + 2 * 3),
         (2, {"count": 20, "partitions": 2}, 9 + 20, 14 + 2 * 20),
     ],
 )

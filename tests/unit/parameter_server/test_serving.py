@@ -134,17 +134,6 @@ def test_each_partition_speaks_by_a_certificate_of_its_own() -> None:
     assert served.wire.refused == {Refusal.IMPOSTOR: 2}
 
 
-def test_a_partition_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:
-    served = Served()
-    served.serving.instances = {0: ("pod-a.1.0", "")}
-    second = Identity("uid", "replica", partition=1, instance="pod-b.1")
-
-    assert served.hello(b"early", second) == [(b"early", Verb.REFUSED)]
-    assert served.wire.refused == {}
-    served.serving.instances = {0: ("pod-a.1.0", "pod-b.1.0")}
-    assert served.hello(b"again", second) == [(b"again", Verb.WELCOME)]
-
-
 def test_an_incarnation_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:
     served = Served()
     served.serving.instances = {0: ("pod-a.1.0",)}

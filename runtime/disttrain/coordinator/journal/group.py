@@ -117,12 +117,8 @@ class Group(Strict):
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """Of all that it shall have, by partition; empty for those that have not joined."""
-        there = self.processes
-        return tuple(
-            there[partition].instance if partition in there else ""
-            for partition in range(self.partitions)
-        )
+        """Of all that have joined, in the order of partitions."""
+        return tuple(process.instance for _, process in sorted(self.processes.items()))
 
     @property
     def members(self) -> Iterator[MemberId]:

@@ -264,7 +264,7 @@ class Joined(Tagged, kind="joined"):
     refused. Index -> incarnation."""
     instances: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """For a shard: the instances of those replicas, by which it knows their certificates. Index ->
-    instance of each partition, empty for one that has not joined."""
+    instance of each partition."""
     placement: SoundPlacement | None = None
     """None, for a shard: the model is not known yet; `commands.Configure` follows."""
     portion_size: Count = 0

@@ -325,4 +325,4 @@ def test_shards_hear_who_each_process_of_a_replica_is() -> None:
 
     assert isinstance(early, messages.HeartbeatReply)
     assert isinstance(late, messages.HeartbeatReply)
-    assert (early.instances, late.instances) == ({0: ("", "b")}, {0: ("a", "b")})
+    assert (early.instances, late.instances) == ({}, {0: ("a", "b")})
