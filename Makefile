@@ -49,8 +49,9 @@ test-all: .venv/ready ## before landing, an hour: all tests but the nightly ones
 	$(MAKE) chosen-tests CHOSEN="$(BEFORE_LANDING)"
 	@$(LEFT_OUT) "tests marked nightly, benchmarks, mutants (make nightly)"
 
-nightly: .venv/ready ## some hours: what is too long for a landing: mutants, benchmarks, scans, the test cluster's own tests
-	$(BIN)/pytest tests/integration -m nightly -q
+nightly: .venv/ready ## some hours: what is too long for a landing: more seeds, mutants, benchmarks, scans, the test cluster's own tests
+	$(BIN)/pytest tests/simulation -n 2 -q -m nightly
+	$(BIN)/pytest tests/integration -n 2 --dist loadfile -q -m nightly
 	$(MAKE) test-cluster CHOSEN=nightly
 	$(MAKE) mutants
 

@@ -26,3 +26,12 @@ def strikes(processes: Iterable[object]) -> list[Any]:
         for place, process in enumerate(processes)
         for turn, (said, number) in enumerate(_STRIKES.items())
     ]
+
+
+def seeds(blocks: int, *, before_a_push: int, before_landing: int) -> list[Any]:
+    """For `parametrize` of a block of seeds: of all of them so many before a push and a landing."""
+    marks = [(), pytest.mark.landing, pytest.mark.nightly]
+    return [
+        pytest.param(block, marks=marks[(block >= before_a_push) + (block >= before_landing)])
+        for block in range(blocks)
+    ]

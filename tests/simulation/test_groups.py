@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from builders.at_night import seeds
 from disttrain.coordinator.journal.group import Group
 from disttrain.coordinator.journal.state import State
 from simulation import chaos, truth
@@ -11,21 +12,13 @@ from simulation.chaos import Chaos, Plan
 
 OF_TWO = ("spec.replicas.partitions=2",)
 BLOCK = 20
-BEFORE_A_PUSH = 3
-"""Blocks; of the others each landing sees all."""
 
 
 def faulty(seed: int) -> dict[str, Any]:
     return {"target": seed % 3 == 0, "more": OF_TWO, "faults": 2 + seed % 5}
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param(block, marks=pytest.mark.landing if block >= BEFORE_A_PUSH else ())
-        for block in range(20)
-    ],
-)
+@pytest.mark.parametrize("block", seeds(20, before_a_push=3, before_landing=8))
 def test_processes_of_a_group_may_die_and_sleep_at_any_time(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, **faulty(seed))

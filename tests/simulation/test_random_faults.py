@@ -2,21 +2,14 @@
 
 import pytest
 
+from builders.at_night import seeds
 from simulation import chaos, truth
 from simulation.jobs import Kind
 
 BLOCK = 20
-BEFORE_A_PUSH = 8
-"""Blocks; of the others each landing sees all."""
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param(block, marks=pytest.mark.landing if block >= BEFORE_A_PUSH else ())
-        for block in range(100)
-    ],
-)
+@pytest.mark.parametrize("block", seeds(100, before_a_push=8, before_landing=24))
 def test_every_role_may_die_and_replicas_may_sleep_at_any_time(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, shard_faults=True, target=seed % 3 == 0)
