@@ -35,6 +35,7 @@ LOCAL_STEPS = (
     "spec.task.arguments={normalised: false}",
 )
 IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
+BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
 SANDBLASTER = (
     "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
@@ -78,6 +79,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (DOWNPOUR, "partitions: 2, wholeOn: {filters: 1, pool: 0, hidden: 0, head: 1}", 1e-4),
         (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
         (COUNTED, "partitions: 4", 1e-4),
+        (BFLOAT16, "partitions: 2", 2e-2),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (WARM, "partitions: 2", 1e-3),
@@ -88,6 +90,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         "cut",
         "cut-local-steps",
         "counted",
+        "bfloat16",
         "local-steps",
         "sandblaster",
         "warm-start",

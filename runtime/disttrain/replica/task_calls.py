@@ -88,6 +88,17 @@ def holds_double_precision(batch: Any) -> bool:
     return any(found)
 
 
+def _device_of(batch: Any) -> torch.device:
+    found: list[torch.device] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor.device)
+        return tensor
+
+    _each_tensor(batch, note)
+    return found[0] if found else torch.device("cpu")
+
+
 def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(batch, Tensor):
         return change(batch)
@@ -279,21 +290,24 @@ class TaskCalls:
         return total, count
 
     def _loss(self, model: nn.Module, batch: Any, context: LossContext) -> object:
-        with self._computing(model):
+        with self._computing(model, batch):
             if self._wants_context:
                 return self._task.loss(model, batch, context=context)  # type: ignore[call-arg]
             return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
         with self._with_remedy(model, batch), user_code.running(f"{self._name}.measure()"):
-            with self._computing(model):
+            with self._computing(model, batch):
                 measures: object = self._task.measure(model, batch)
             return checks.check_measures(measures)
 
-    def _computing(self, model: nn.Module) -> AbstractContextManager[object]:
+    def _computing(self, model: nn.Module, batch: Any) -> AbstractContextManager[object]:
         if not self._autocasts:
             return nullcontext()
-        return torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
+        own = next(model.parameters())
+        # A divided model has no values, and computes where its samples are.
+        place = _device_of(batch) if own.is_meta else own.device
+        return torch.autocast(place.type, torch.bfloat16)
 
     @contextmanager
     def _with_remedy(self, model: nn.Module, batch: Any) -> Iterator[None]:
