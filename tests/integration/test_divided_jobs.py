@@ -165,7 +165,7 @@ def waited(address: str) -> float:
         ),
         (
             ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Decaying"),
-            ("Task.loss() and Task.measure() may call the model, and may not read its parameters",),
+            ("Task.loss() and Task.measure() may call the model, and may not read or write its",),
         ),
         (
             ("spec.replicas={partitions: 2}", "spec.parameterServer.shards=1"),

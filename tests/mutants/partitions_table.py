@@ -43,6 +43,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/coordinator/decisions/test_groups.py",),
     ),
     Mutant(
+        name="a loss whose writes into a model without values are lost",
+        file=f"{_R}/replica/task_calls.py",
+        old="    if _changes(model) != before:\n",
+        new="    if False:\n",
+        tests=("tests/unit/replica/test_losses_of_partitions.py",),
+    ),
+    Mutant(
         name="what two divisions have in common, counted as if rows were whole",
         file=f"{_R}/state/moves.py",
         old=" == spec.shape[each - 1] == other.shape[each - 1]",

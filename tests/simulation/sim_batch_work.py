@@ -14,6 +14,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, Progress
 from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica.agreement import ALONE
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.client_threads import Transfers
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
@@ -148,6 +149,7 @@ class _Connection:
     def __init__(self, work: BatchWork) -> None:
         self.model = self
         self.cancellation = Cancellation()
+        self.agreement = ALONE
         self.pushes = _Side(work, work.push_thread, work.pushes)
         self.fetches = _Side(work, work.fetch_thread, work.fetches)
         self.vector: Vector = work.world.vector

@@ -85,7 +85,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
     Nothing is trained: the divided model runs without values, and what its layers compute and send
     is counted. Seconds are of a step: forward and backward of one batch, by the machine that the
-    options describe, and what a job's first process exchanges with partitions and shards for it.
+    options describe, and what a job's partitions exchange with shards and each other for it.
     Operations, parameters, activations and memory are those of the partition with the most. Only an
     nn.Sequential can be divided. Layers lie as spec.replicas.partitioning, wholeOn and
     microBatches say; one partition has all of them.

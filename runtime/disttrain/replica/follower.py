@@ -142,4 +142,6 @@ def _of_partition(
     group: Collective,
 ) -> Step:
     served.traffic = group.peers.traffic
-    return following_partition.steps(config, ready, membership, joined, group)
+    step = following_partition.steps(config, ready, membership, joined, group)
+    served.connection = membership.connection
+    return step

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
 _NO_VALUES = (
     "The model is divided among partitions, and no process has all of it: Task.loss() and "
-    "Task.measure() may call the model, and may not read its parameters or call one of its layers. "
+    "Task.measure() may call the model, and may not read or write its parameters or buffers, or "
+    "call one of its layers. "
     "Give weight decay to the optimizer, let layers return what the loss needs, or set "
     "spec.replicas.partitions to 1"
 )
@@ -290,14 +292,14 @@ class TaskCalls:
         return total, count
 
     def _loss(self, model: nn.Module, batch: Any, context: LossContext) -> object:
-        with self._computing(model, batch):
+        with self._computing(model, batch), _calling_alone(model):
             if self._wants_context:
                 return self._task.loss(model, batch, context=context)  # type: ignore[call-arg]
             return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
         with self._with_remedy(model, batch), user_code.running(f"{self._name}.measure()"):
-            with self._computing(model, batch):
+            with self._computing(model, batch), _calling_alone(model):
                 measures: object = self._task.measure(model, batch)
             return checks.check_measures(measures)
 
@@ -331,8 +333,24 @@ class TaskCalls:
         return _NOT_IN_BFLOAT16 if is_told else ""
 
 
+@contextmanager
+def _calling_alone(model: nn.Module) -> Iterator[None]:
+    """A model without values is called: what is written into it would be lost. Raises LossError."""
+    if not _has_no_values(model):
+        yield
+        return
+    before = _changes(model)
+    yield
+    if _changes(model) != before:
+        raise LossError(_NO_VALUES)
+
+
+def _changes(model: nn.Module) -> int:
+    return sum(each._version for each in chain(model.parameters(), model.buffers()))  # noqa: SLF001
+
+
 def _has_no_values(model: nn.Module) -> bool:
-    return any(parameter.is_meta for parameter in model.parameters())
+    return next(model.parameters()).is_meta
 
 
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from builders.divided_models import in_parts
+from disttrain.job.strategy_kind import Precision
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.errors import LossError, UserCodeError
+from disttrain.task.loss import LossContext
+from disttrain.task.task import Split, Task
 
 SAMPLE = (2, 7, 6)
 
@@ -123,3 +129,77 @@ def test_a_derivative_of_a_gradient_is_refused_with_a_remedy() -> None:
         x = samples().requires_grad_()
         with pytest.raises(RuntimeError, match=r"create_graph.*spec.replicas.partitions to 1"):
             torch.autograd.grad(cross_entropy(parts.model, x), x, create_graph=True)
+
+
+class Of(Task):
+    """With a loss of the test's."""
+
+    def __init__(self, loss: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        self._loss = loss
+
+    def model(self) -> nn.Module:
+        return a_model()
+
+    def dataset(self, split: Split) -> Any:
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return self._loss(model, batch)
+
+
+def with_a_penalty(model: nn.Module, x: Tensor) -> Tensor:
+    squares = [each.square().sum() for each in model.parameters()]
+    return cross_entropy(model, x) + torch.stack(squares).sum()
+
+
+def of_parameters_alone(model: nn.Module, x: Tensor) -> Tensor:
+    del x
+    return torch.stack([each.square().sum() for each in model.parameters()]).sum()
+
+
+def by_a_layer(model: nn.Module, x: Tensor) -> Tensor:
+    found: Tensor = model.get_submodule("0")(x)
+    return cross_entropy(model, x) + found.mean()
+
+
+def with_noise(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        for each in model.parameters():
+            each.add_(0.1)
+    return cross_entropy(model, x)
+
+
+def with_a_buffer_of_its_own(model: nn.Module, x: Tensor) -> Tensor:
+    model.get_buffer("1.running_mean").zero_()
+    return cross_entropy(model, x)
+
+
+def with_a_teacher(model: nn.Module, x: Tensor) -> Tensor:
+    teacher = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        wanted = teacher(x)
+    found: Tensor = (model(x) - wanted).square().mean()
+    return found
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        with_a_penalty,
+        of_parameters_alone,
+        by_a_layer,
+        with_noise,
+        with_a_buffer_of_its_own,
+        with_a_teacher,
+    ],
+)
+def test_a_loss_that_takes_or_gives_values_ends_with_a_remedy(
+    loss: Callable[[nn.Module, Tensor], Tensor],
+) -> None:
+    calls = TaskCalls(Of(loss), Precision.FLOAT64)
+    with (
+        in_parts(a_model(), 2, SAMPLE) as parts,
+        parts.divided.computing(0),
+        pytest.raises((LossError, UserCodeError), match="may not read or write its parameters"),
+    ):
+        calls.loss(parts.model, samples(), LossContext())

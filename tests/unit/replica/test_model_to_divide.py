@@ -13,7 +13,7 @@ from disttrain.job.roles import Replicas
 from disttrain.job.strategy_kind import Precision
 from disttrain.replica.division import Division, Nobody
 from disttrain.replica.task_calls import TaskCalls
-from disttrain.task.errors import ModelError
+from disttrain.task.errors import ModelError, UserCodeError
 from disttrain.task.task import Task
 
 SEED, SAMPLE = 3, (12,)
@@ -141,5 +141,5 @@ def test_an_error_of_the_constructor_is_the_tasks() -> None:
         message = "no such layer"
         raise KeyError(message)
 
-    with pytest.raises(Exception, match=r"Given\.model\(\) raised KeyError"):
+    with pytest.raises(UserCodeError, match=r"Given\.model\(\) raised KeyError"):
         TaskCalls(Given(make)).model_to_divide(SEED)

@@ -220,6 +220,12 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
     ours, theirs = transaction.state.layout, request.layout
     if theirs is None:
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
+    if theirs.partitions > transaction.settings.partitions:
+        message = (
+            f"this replica's model is divided among {theirs.partitions} partitions, and replicas "
+            f"of this job have {transaction.settings.partitions}"
+        )
+        return _refused(messages.RefusalReason.WRONG_MODEL, message)
     if ours is not None and _brings_own_data(request):
         ours = model_map.without_factors(ours)
     if ours is not None and _awaits_layout(transaction):
