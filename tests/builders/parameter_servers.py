@@ -40,6 +40,10 @@ class OneShard(PushClient, FetchClient):
     def shards(self) -> Sequence[int]:
         return (0,)
 
+    @property
+    def all_shards(self) -> int:
+        return 1
+
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         del shards
         self.values = {vector: tensor(buffer, vector).clone() for vector, buffer in values.items()}

@@ -127,21 +127,25 @@ def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None
     assert distance(*found) <= 1e-4
 
 
-def test_each_partition_serves_how_long_it_has_waited_for_the_others(tmp_path: Path) -> None:
+def test_each_partition_serves_what_it_sends_and_how_long_it_waits(tmp_path: Path) -> None:
     slow = ("spec.task.arguments={step_seconds: 0.1}", "spec.replicas.partitions=2")
     with RunningJob(tmp_path, (*slow, "spec.stop.epochs=1000"), MANIFEST) as job:
         status = job.wait_until(lambda status: status.get("samples", 0) >= 16)
         pages = scraping.addresses(status)
         partitions = [pages[name] for name in ("replica-0-0", "replica-0-1")]
         # Brought up to date with each sign of life.
-        job.wait_until(lambda _: all(waited(each) > 0 for each in partitions), timeout=90.0)
+        for metric in ("partition_waiting_seconds", "push_bytes", "fetch_bytes"):
+            job.wait_until(
+                lambda _, name=metric: all(total(each, name) > 0 for each in partitions),
+                timeout=90.0,
+            )
         job.interrupt()
         job.wait()
         job.assert_promises_held()
 
 
-def waited(address: str) -> float:
-    return scraping.total(scraping.scraped(address), "disttrain_partition_waiting_seconds_total")
+def total(address: str, metric: str) -> float:
+    return scraping.total(scraping.scraped(address), f"disttrain_{metric}_total")
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
         new="",
         tests=(
             "tests/integration/test_divided_jobs.py"
-            "::test_each_partition_serves_how_long_it_has_waited_for_the_others",
+            "::test_each_partition_serves_what_it_sends_and_how_long_it_waits",
         ),
     ),
     Mutant(

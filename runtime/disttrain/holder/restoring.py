@@ -195,7 +195,7 @@ class _Places:
         after = wanted.layout
         if after is not None and model_map.pieces(after) != manifest.pieces:
             before = model_map.layout(manifest)
-            model_map.require_same(*model_map.undivided(before, after))
+            model_map.require_same(*model_map.undivided(before, model_map.without_factors(after)))
             self._moves = Moves(before, after)
 
     @property

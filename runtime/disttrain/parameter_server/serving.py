@@ -74,12 +74,14 @@ class Serving:
 
     def _impostor(self, sender: Identity, header: Header) -> str:
         """Why the holder of a certificate may not speak as this sender; empty if it may."""
-        partition, instance = sender.partition, None
+        values = self._shard.state.values
+        # It speaks with the process alone that has what is trained here.
+        partition = sender.partition if values is None else values.share.trained.partition
+        instance = None
         standing = self._shard.state.deliveries.standing(header.sender, header.incarnation)
         if standing is Decision.APPLY and (known := self.instances.get(header.sender)):
             # Of other incarnations it is not known whose they are; nothing is taken from them.
-            partition = partition if partition < len(known) else 0
-            instance = known[partition]
+            instance = known[partition] if partition < len(known) else None
         return identity.mismatch(sender, Speaker(sender.role, header.sender, partition, instance))
 
     def _replace_connection(self, peer: bytes, header: Header) -> None:

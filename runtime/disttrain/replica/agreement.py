@@ -22,32 +22,32 @@ class Act(IntEnum):
     BACKWARD = 1
     LOAD = 2
     """The values of a file, beside those that are trained."""
-    GATHER = 22
+    GATHER = 3
     """One tensor, by its number."""
-    UPLOAD = 3
-    ASK_FIRST = 4
+    UPLOAD = 4
+    ASK_FIRST = 5
     """The shards for the values to begin with."""
-    BEGIN = 5
+    BEGIN = 6
     """To train with them."""
-    BEGIN_STEP = 6
-    END_STEP = 7
-    FLUSH = 8
-    START_OVER = 9
-    FETCH_NOW = 10
-    FETCH_AGAIN = 11
-    MEASURE = 12
+    BEGIN_STEP = 7
+    END_STEP = 8
+    FLUSH = 9
+    START_OVER = 10
+    FETCH_NOW = 11
+    FETCH_AGAIN = 12
+    MEASURE = 13
     """What the shards have, while the steps go on."""
-    MEASURED = 13
-    BETWEEN_STEPS = 14
-    FINISH_MEASURING = 15
-    ASK_TRIAL = 16
+    MEASURED = 14
+    BETWEEN_STEPS = 15
+    FINISH_MEASURING = 16
+    ASK_TRIAL = 17
     """For the point of an evaluation."""
-    TAKE_TRIAL = 17
-    BEGIN_GROUP = 18
+    TAKE_TRIAL = 18
+    BEGIN_GROUP = 19
     """Of portions."""
-    ABANDON_GROUP = 19
-    SEND_GROUP = 20
-    GROUP_SENT = 21
+    ABANDON_GROUP = 20
+    SEND_GROUP = 21
+    GROUP_SENT = 22
     """Wait until the shards have the oldest one that is on its way."""
 
 
@@ -96,8 +96,8 @@ class Agreement:
         return number
 
     def put_together(self, of_places: Mapping[int, int], places: int) -> tuple[int, ...]:
-        """One number for each place, of which each process knows some."""
-        return tuple(of_places[place] for place in range(places))
+        """One number for each place, of which each process knows some; 0 if nobody does."""
+        return tuple(of_places.get(place, 0) for place in range(places))
 
 
 class Together(Agreement):

@@ -54,10 +54,15 @@ class Connection:
     def upload(self, shards: Sequence[int]) -> None:
         """Send the model's present values to these shards; return when they have them.
 
-        A refusal ends the process, as that of a push does.
+        All processes of a replica do so, each to those of its own. `shards`: as the first one is
+        asked; others say none. A refusal ends the process, as that of a push does.
         """
+        client, asked = self.pushes.client, dict.fromkeys(shards, 1)
+        wanted = self.agreement.put_together(asked, client.all_shards)
+        own = [shard for shard in client.shards if wanted[shard]]
         values = self.model.values_to_upload()
-        self.pushes.call(lambda: self.pushes.client.upload(values, shards))
+        self.pushes.call(lambda: client.upload(values, own))
+        self.agreement.all(has=True)
 
     def first_fetch(
         self,

@@ -49,7 +49,7 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
 
 
 def _measured(task: TaskCalls, made: DividedModel, told: Evaluation, device: torch.device) -> Sums:
-    model = made.load(told.model_file)
+    model = made.load(str(told.model_file))
     computing = made.evaluating(model)
     examples, place = task.examples(Split.TEST, 1), task_calls.mover(device)
     sums = evaluation.evaluate(task, model, examples, told.batch_size, place, computing)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from disttrain.coordinator.errors import JobOver
+from disttrain.coordinator.errors import JobOver, MemberFenced
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.groups import steps
@@ -15,6 +15,7 @@ from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
+from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
@@ -99,6 +100,9 @@ class _Follower:
     def run(self) -> ExitCode:
         try:
             return self._follow()
+        except (Fenced, MemberFenced) as error:
+            LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
+            return ExitCode.RESTART
         except (GroupLost, Cancelled) as error:
             LOG.warning("its group is over", incarnation=self._member.incarnation, error=error)
             if self._told is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from disttrain.coordinator.protocol import messages
@@ -15,6 +16,7 @@ from disttrain.coordinator.protocol.messages import GroupDone, GroupLease
 from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica.agreement import ALONE, Act, Tell, nobody
+from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.work import Ask
@@ -235,12 +237,18 @@ def everybodys(connection: Connection, sent: "Future[tuple[int, ...]]") -> tuple
     `sent`: of this process's own shards. Raises EvaluationOver.
     """
     agreement, client = connection.agreement, connection.pushes.client
-    wait([sent])
-    error = sent.exception()
+    error = outcome(sent, connection.cancellation)
     if not agreement.all(error is None):
         raise error or EvaluationOver("a shard of another partition has heard of its end")
     own = dict(zip(client.shards, sent.result(), strict=True))
     return agreement.put_together(own, client.all_shards)
+
+
+def outcome(future: "Future[Any]", cancellation: Cancellation) -> BaseException | None:
+    """What it ended with, once it has; None: well. Raises what ends the waits of this process."""
+    while not wait([future], _LOOK_AGAIN_SECONDS).done:
+        cancellation.check()
+    return future.exception()
 
 
 class GroupStaging:
@@ -278,6 +286,11 @@ class GroupStaging:
             number=number, group=group, gradient=gradient, next_portion=group.portions[0]
         )
 
+    def begin_portion(self) -> None:
+        """The next one of the group is computed with the buffers that were fetched."""
+        self._let_all(Act.BEGIN_STEP)
+        self.model.restore_buffers()
+
     def abandon(self, unfinished: GroupSum) -> None:
         """Drop what no shard has seen."""
         self._let_all(Act.ABANDON_GROUP)
@@ -298,12 +311,13 @@ class GroupStaging:
         return self._connection.agreement is ALONE
 
     def settle(self) -> None:
-        """Take note of what the shards and the coordinator have; never waits.
+        """Take note of what the shards and the coordinator have; waits for those of others alone.
 
         Raises Cancelled, or what ended a thread.
         """
         self._connection.cancellation.check()
-        for one in [one for one in self._sent if one[1].done()]:
+        # In their order, in which other processes of the replica take note of them.
+        for one in [*takewhile(lambda one: one[1].done(), self._sent)]:
             self._sent.remove(one)
             self._arrived(*one)
         for told in [told for told in self._told if told[1].done()]:

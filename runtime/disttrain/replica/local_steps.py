@@ -217,7 +217,9 @@ class LocalStepper(Stepper):
         if fragment != WHOLE and not self._is_usable(own):
             # The next step would spoil this fragment too.
             return 0.0
-        squares = [
+        # A fragment may have none of a partition's elements.
+        squares = [gradient_check.squared_norm(own[:0])]
+        squares += [
             gradient_check.squared_norm(self._anchor[part].sub_(own[part]))
             for part in _slices(self._runs(fragment))
         ]

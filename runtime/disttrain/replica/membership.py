@@ -68,7 +68,6 @@ class Membership:
         self._memory: Memory | None = None
         self.connection: Connection | None = None
         """To the shards, once a strategy has wanted one."""
-        check_reach(spec.shards, descriptors.raise_limit())
         self.coordinator = CoordinatorClient(
             lambda: self._transport.connect(config.coordinator_address),
             Role.REPLICA,
@@ -156,6 +155,8 @@ class Membership:
         if placement is None:
             message = "the coordinator took in this replica's model without a placement"
             raise NotJoined(message)
+        own = placement.holders_of(joined.member.partition)
+        check_reach(len(own), descriptors.raise_limit())
         # The memory in which the task made its parameters is free now, and as large as they are.
         malloc.trim()
         client = ClientConfig(

@@ -8,7 +8,6 @@ backward, which leaves each with the gradient of its own parameters.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from pathlib import Path
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -192,6 +191,8 @@ class DividedModel:
         self._device = division.device
         self.model = division.without_values().model
         """What the task is given."""
+        for layer in list(self.model.modules())[1:]:
+            layer.register_forward_pre_hook(_has_no_values)
         self._loaded: tuple[nn.Module, Part] | None = None
         self._token = torch.zeros((), requires_grad=True)
         self._step = self._seed = self._calls = 0
@@ -206,12 +207,15 @@ class DividedModel:
         """Let the others end. See `Leader.end`."""
         self._leader.end(exit_code)
 
-    def load(self, file: Path) -> nn.Module:
-        """Another such model, of the values in a file, until the next one. Raises GroupLost."""
-        self.announce(Act.LOAD, len(str(file).encode()))
-        path = partition_values.told(str(file), self._group)
+    def load(self, file: str) -> nn.Module:
+        """Another such model, of the values in a file, until the next one. Raises GroupLost.
+
+        `file`: its place, which all processes reach.
+        """
+        self.announce(Act.LOAD, len(file.encode()))
+        partition_values.told(file, self._group)
         self._loaded = None
-        module = partition_values.loaded(self.part.module, path)
+        module = partition_values.loaded(self.part.module, file)
         model = without_values(self.model)
         self._loaded = model, Part(module, self._group, self._device)
         return model
@@ -292,6 +296,12 @@ class DividedModel:
         order = Order(act=Act.BACKWARD, call=call, mode=0 if for_all else _FOR_INPUT)
         self._leader.before_step(*order)
         return self.part.backward(order, gradient)
+
+
+def _has_no_values(layer: nn.Module, _: object) -> None:
+    """Some layers compute with what lies on meta, and find anything."""
+    message = f"a {type(layer).__name__} of a divided model is called, which is on the meta device"
+    raise RuntimeError(message)
 
 
 class _Forward:

@@ -69,8 +69,6 @@ class Prepared:
     def tell(self, act: Act, *words: int) -> None:
         """Let the other partitions do something. Raises GroupLost."""
         if self.divided is not None:
-            if act is Act.BEGIN_STEP:
-                self.divided.part.begin_step()
             self.divided.announce(act, *words)
 
     def with_others(self, leader: Leader) -> "Prepared":
@@ -186,6 +184,7 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
         sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device, initialise)
         layout = divided.layout(defaults.precision(spec), groups, spec.task.frozen)
+        layout = replace(layout, own=prepared.tensors.layout.own)
         prepared = replace(
             prepared, division=divided, tensors=replace(prepared.tensors, layout=layout)
         )

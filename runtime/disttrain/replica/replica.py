@@ -118,8 +118,13 @@ class Commands:
 
     def _evaluate(self, command: Evaluate, model_file: str) -> Evaluated:
         began = time.perf_counter()
-        with copies.file_at(model_file) as file:
-            model = self._load(file)
+        divided = self._prepared.divided
+        if divided is not None:
+            # Each process brings it to where it is, from a store too.
+            model = divided.load(model_file)
+        else:
+            with copies.file_at(model_file) as file:
+                model = self._load(file)
         return self._evaluated(command, model, (), began)
 
     def _evaluated(
@@ -136,8 +141,6 @@ class Commands:
 
     def _load(self, file: Path) -> nn.Module:
         """A new model with exactly what the file holds. Raises ModelError if it does not fit."""
-        if self._prepared.divided is not None:
-            return self._prepared.divided.load(file)
         model = self._task.model(seed=0)
         try:
             # What `model()` draws depends on the seed.

@@ -7,6 +7,7 @@ on which replica processes it, nor on when.
 import hashlib
 import inspect
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -143,6 +144,8 @@ _NO_VALUES = (
     "Give weight decay to the optimizer, let layers return what the loss needs, or set "
     "spec.replicas.partitions to 1"
 )
+_META = re.compile(r"\bmeta\b(?!\.)")
+"""In what torch says of tensors without values; a file may have such a name."""
 _DOUBLE_DATA = (
     "The batch holds float64 tensors, and the model is float32: use .float() in the data set, or "
     "set spec.strategy.sandblaster.precision: float64, if that is the strategy"
@@ -254,12 +257,10 @@ class TaskCalls:
         """The loss of a training step. Raises TaskError."""
         self._latest = context
         with self._with_remedy(model, batch), user_code.running(f"{self._name}.loss()"):
-            loss = checks.check_loss(self._loss(model, batch, context))
+            loss = _known(model, checks.check_loss(self._loss(model, batch, context)))
         if self._has_count and loss.count is None:
             message = "Task.loss() returned a Loss before and a tensor now; let it be one of both"
             raise LossError(message)
-        if loss.mean.is_meta and _has_no_values(model):
-            raise LossError(_NO_VALUES)
         self._has_count = loss.count is not None
         reported = checks.check_reported(context.reported, loss.mean.device)
         return replace(loss, reported=reported)
@@ -283,7 +284,8 @@ class TaskCalls:
     def _loss_sum(self, model: nn.Module, batch: Any, samples: int) -> tuple[float, float]:
         context = replace(self._latest, reported={})
         with self._with_remedy(model, batch), user_code.running(f"{self._name}.loss()"):
-            loss = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
+            found = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
+            loss = _known(model, found)
         if loss.sum is None or loss.count is None:
             (mean,) = numbers(loss.mean)
             return mean * samples, samples
@@ -324,13 +326,20 @@ class TaskCalls:
             raise UserCodeError(message) from error.__cause__
 
     def _remedy(self, said: str, model: nn.Module, batch: Any) -> str:
-        if "meta" in said and _has_no_values(model):
+        if _META.search(said) and _has_no_values(model):
             return _NO_VALUES
         if not self._is_double and holds_double_precision(batch):
             return _DOUBLE_DATA
         concerned = ("bfloat16", "autocast")
         is_told = self._autocasts and any(word in said.lower() for word in concerned)
         return _NOT_IN_BFLOAT16 if is_told else ""
+
+
+def _known(model: nn.Module, loss: BatchLoss) -> BatchLoss:
+    """The same. Raises LossError for one that comes from parameters that nobody has."""
+    if loss.mean.is_meta and _has_no_values(model):
+        raise LossError(_NO_VALUES)
+    return loss
 
 
 @contextmanager

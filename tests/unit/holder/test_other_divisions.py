@@ -95,6 +95,17 @@ def test_parameters_and_what_is_kept_beside_them_find_their_places(
     assert_all_is_there(found, layout, factor=10.0)
 
 
+def test_parameters_of_groups_find_their_places_too(tmp_path: Path) -> None:
+    """Their factors stand in no checkpoint."""
+    layout = in_two(2)
+    first, *others = layout.tensors
+    grouped = replace(layout, tensors=(replace(first, rate_factor=0.5), *others))
+
+    found = restored(checkpoints.a_checkpoint(tmp_path, shards=1), grouped, 2)
+
+    assert_all_is_there(found, grouped)
+
+
 @pytest.mark.parametrize("layout", [WHOLE, in_two(3)])
 def test_a_divided_model_comes_back_into_one_part_or_into_others(
     tmp_path: Path, layout: ModelLayout

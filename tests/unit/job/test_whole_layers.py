@@ -1,4 +1,4 @@
-"""Layers that lie whole on partitions, in a manifest: what is refused before anything starts."""
+"""Partitions in a manifest: what is refused before anything starts."""
 
 import pytest
 
@@ -34,8 +34,45 @@ def test_a_layers_partition_is_a_number() -> None:
             r"spec\.replicas\.microBatches: means nothing without spec\.replicas\.wholeOn",
         ),
         ("{partitions: 2, wholeOn: {a: 1}, microBatches: 0}", r"spec\.replicas\.microBatches"),
+        ("{partitions: 41}", r"spec\.replicas\.partitions: must be at most 40 in a job, got 41"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_field(replicas: str, message: str) -> None:
     with pytest.raises(InvalidManifest, match=message):
         a_job(f"spec.replicas={replicas}")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "spec.parameterServer.shards=1",
+            r"spec\.parameterServer\.shards: must be at least 2 .*, got 1: .* leave it out",
+        ),
+        (
+            "spec.strategy.downpour.staleness={maximum: {updates: 9}}",
+            r"spec\.strategy\.downpour\.staleness\.maximum: refuses a push at the shards of one",
+        ),
+        (
+            "spec.strategy={localSteps: {maximumAge: 9}}",
+            r"spec\.strategy\.localSteps\.maximumAge: must be null",
+        ),
+        *(
+            (
+                f"spec.strategy={{localSteps: {{optimizer: {{name: {name}}}}}}}",
+                rf"spec\.strategy\.localSteps\.optimizer.*{name}",
+            )
+            for name in ("Muon", "Adafactor")
+        ),
+    ],
+)
+def test_what_partitions_cannot_do_is_refused(more: str, message: str) -> None:
+    a_job(more)
+    with pytest.raises(InvalidManifest, match=message):
+        a_job("spec.replicas.partitions=2", more)
+
+
+def test_each_partition_has_a_shard_if_nobody_says_how_many() -> None:
+    assert a_job("spec.parameterServer.shards=null").spec.shards == 1
+    divided = a_job("spec.parameterServer.shards=null", "spec.replicas.partitions=3")
+    assert divided.spec.shards == 3

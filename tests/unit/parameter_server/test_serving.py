@@ -47,10 +47,12 @@ class Wire:
 class Served:
     """A shard that knows incarnation 1 of replica 0."""
 
-    def __init__(self) -> None:
-        state = ShardState(index=0, incarnation=1)
+    def __init__(self, partition: int = 0) -> None:
+        """`partition`: of the model, of which it has what is trained."""
+        state, count = ShardState(index=partition, incarnation=1), partition + 1
         self.shard: Shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
-        self.shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
+        held = {placements.PARAMETERS._replace(partition=number): 4 for number in range(count)}
+        self.shard.configure(placements.a_placement(held, count), 16)
         self.shard.admit(SenderIncarnation(0, 1))
         self.wire = Wire()
         self.serving = Serving(self.wire, self.shard)
@@ -123,15 +125,16 @@ def test_a_certificate_of_another_replica_says_nothing_in_this_ones_name() -> No
     assert served.hello(b"first", Identity("uid", "replica", 0)) == [(b"first", Verb.WELCOME)]
 
 
-def test_each_partition_speaks_by_a_certificate_of_its_own() -> None:
-    served = Served()
+def test_a_partition_speaks_by_a_certificate_of_its_own_and_with_its_own_shards() -> None:
+    served = Served(partition=1)
     served.serving.instances = {0: ("pod-a.1.0", "pod-b.1.0")}
     first, second = (Identity("uid", "replica", instance=f"pod-{name}.1") for name in "ab")
 
     assert served.hello(b"own", second._replace(partition=1)) == [(b"own", Verb.WELCOME)]
     assert served.hello(b"other", first._replace(partition=1)) == [(b"other", Verb.REFUSED)]
     assert served.hello(b"place", second) == [(b"place", Verb.REFUSED)]
-    assert served.wire.refused == {Refusal.IMPOSTOR: 2}
+    assert served.hello(b"first", first) == [(b"first", Verb.REFUSED)]
+    assert served.wire.refused == {Refusal.IMPOSTOR: 3}
 
 
 def test_an_incarnation_that_the_shard_has_not_heard_of_yet_is_told_to_try_again() -> None:

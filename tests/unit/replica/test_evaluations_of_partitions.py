@@ -170,7 +170,7 @@ def test_another_model_is_measured_and_the_trained_one_goes_on(tmp_path: Path) -
             train(alone)
             wanted = {name: each.grad for name, each in alone.named_parameters()}
             torch.testing.assert_close(parts.gradients(), wanted)
-            loaded = parts.divided.load(file)
+            loaded = parts.divided.load(str(file))
             found = evaluated(calls, loaded, parts.divided.evaluating(loaded))
             assert_same(found, evaluated(calls, copy.deepcopy(other)), 1e-10)
             for name, each in other.state_dict().items():

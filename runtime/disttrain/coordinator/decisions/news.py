@@ -106,7 +106,7 @@ def placed(transaction: Transaction) -> Placed | None:
     """What a holder goes by that restores; None: too early to tell, it asks again."""
     state = transaction.state
     known = placement(transaction)
-    if known is None and state.placement is not None:
+    if known is None and state.layout is not None:
         return None
     return Placed(placement=known, layout=None if known is None else state.layout)
 

@@ -19,6 +19,8 @@ _RANKS: Path = ("spec", "replicas", "ranks")
 _STOP: Path = ("spec", "stop")
 _TARGET: Path = (*_STOP, "targetMetric")
 
+MOST_OF_A_JOB = 40
+"""Partitions: with what strategies keep beside parameters and buffers, each has some six vectors."""
 _BY_BATCHES = [
     to_camel(kind.name) for kind in KINDS if kind.batch_size_field == StrategyKind.batch_size_field
 ]
@@ -123,6 +125,15 @@ def _partitions_have_shards(spec: Spec) -> str | None:
     return (
         f"must be at least {partitions} (spec.replicas.partitions), got {shards}: the parameters "
         f"of each partition lie on shards of their own; leave it out, or set it to {partitions}"
+    )
+
+
+def _partitions_are_few(spec: Spec) -> str | None:
+    if spec.replicas.partitions <= MOST_OF_A_JOB:
+        return None
+    return (
+        f"must be at most {MOST_OF_A_JOB} in a job, got {spec.replicas.partitions}: each has "
+        "vectors of its own, which messages number in a byte; `disttrain plan` takes more"
     )
 
 
@@ -304,6 +315,12 @@ RULES = (
         ("spec", "replicas", "grid"),
         (("spec", "replicas", "partitions"),),
         _grid_is_of_the_partitions,
+    ),
+    Rule(
+        f"A replica of a job has at most {MOST_OF_A_JOB} partitions.",
+        ("spec", "replicas", "partitions"),
+        (),
+        _partitions_are_few,
     ),
     Rule(
         "There are at least as many shards as a replica has partitions.",

@@ -78,6 +78,15 @@ def _records_have_no_refusals(spec: Spec, found: LocalSteps) -> str | None:
     )
 
 
+def _partitions_push_alike(spec: Spec, found: LocalSteps) -> str | None:
+    if found.maximum_age is None or spec.replicas.partitions == 1:
+        return None
+    return (
+        "must be null: it refuses a push at the shards of one partition after others have taken "
+        f"theirs, and a replica has {spec.replicas.partitions} (spec.replicas.partitions)"
+    )
+
+
 def _norms_are_of_differences(_: Spec, found: LocalSteps) -> str | None:
     if found.maximum_norm is None or not found.outer.rule.sends_parameters:
         return None
@@ -257,6 +266,12 @@ RULES = (
         (*_LOCAL_STEPS, "seconds"),
         (("spec", "record"),),
         for_strategy(LocalSteps, _records_count_steps),
+    ),
+    Rule(
+        "Replicas with partitions have no `maximumAge`.",
+        _MAXIMUM_AGE,
+        (("spec", "replicas", "partitions"),),
+        for_strategy(LocalSteps, _partitions_push_alike),
     ),
     Rule(
         "A run with `maximumAge` is not recorded.",

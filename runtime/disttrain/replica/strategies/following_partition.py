@@ -24,6 +24,7 @@ from disttrain.replica import strategies
 from disttrain.replica.agreement import Act, Together
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_vector import Gradient
+from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import Sums, as_it_is, everybodys
 from disttrain.replica.membership import Membership, Trained
 from disttrain.replica.partitions import FollowingPartition
@@ -59,11 +60,9 @@ def steps(
         membership.open_ledger(joined),
     )
     measures = partial(follow_until, group, following.step, lambda words: words[0] == Act.MEASURED)
-    shards = joined.placement.holders_of(config.partition) if joined.placement else ()
     training = _Training(
         connection,
         [partial(_stage, connection, stage, run, measures) for stage in stages],
-        shards,
     )
 
     def step(words: Sequence[int]) -> None:
@@ -147,8 +146,11 @@ class _Batches(_Stage):
         self._sums = Sums(connection)
         self._sum: Gradient | None = None
         self._sent: deque[tuple[Gradient, Future[tuple[int, ...]]]] = deque()
+        self._frozen = FrozenParameters(connection.model.tensors)
+        self._portions = 0
         self._acts: Mapping[Act, Callable[[], object]] = {
-            Act.BEGIN: connection.take_first,
+            Act.BEGIN: self._begin,
+            Act.BEGIN_STEP: self._begin_portion,
             Act.TAKE_TRIAL: self._take_trial,
             Act.FETCH_NOW: self._point.fetch_now,
             Act.BEGIN_GROUP: self._begin_group,
@@ -163,6 +165,16 @@ class _Batches(_Stage):
             self._send_group(*words[:3])
         else:
             self._acts[act]()
+
+    def _begin(self) -> None:
+        self._connection.take_first()
+        self._frozen.begin()
+
+    def _begin_portion(self) -> None:
+        """The first partition looks after a portion; this one before the next."""
+        self._frozen.check_after(self._portions)
+        self._portions += 1
+        self._connection.model.restore_buffers()
 
     def _take_trial(self) -> None:
         with suppress(EvaluationOver):
@@ -194,16 +206,14 @@ class _Training:
         self,
         connection: Connection,
         stages: Sequence[Callable[[], _Stage]],
-        shards: Sequence[int],
     ) -> None:
         self._connection = connection
         self._stages = list(stages)
-        self._shards = shards
         self._stage: _Stage | None = None
 
     def step(self, act: Act, words: Sequence[int]) -> None:
         if act is Act.UPLOAD:
-            self._connection.upload(self._shards)
+            self._connection.upload(())
         elif act is Act.ASK_FIRST:
             if self._stage is not None:
                 self._connection.fetches.drop()

@@ -21,7 +21,7 @@ from disttrain.replica.agreement import Act, Tell, nobody
 from disttrain.replica.connection import Connection
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
-from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
+from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups, outcome
 from disttrain.replica.pipeline import Loaded, Pipeline
 from disttrain.replica.task_calls import LossOfBatch
 from disttrain.replica.training import Counters, Training, TrainingInputs
@@ -79,6 +79,7 @@ class TrialPoint:
     def __init__(self, connection: Connection, tell: Tell = nobody) -> None:
         """`tell`: lets other processes of the replica do the same."""
         self._tell, self._agreement = tell, connection.agreement
+        self._cancellation = connection.cancellation
         self._fetches = connection.fetches
         self._model = connection.model
         self._evaluation = 0
@@ -136,7 +137,7 @@ class TrialPoint:
         if fetching is None:
             return self._evaluation
         self._tell(Act.TAKE_TRIAL)
-        error = fetching.exception()
+        error = outcome(fetching, self._cancellation)
         if not self._agreement.all(error is None):
             raise error or EvaluationOver(f"evaluation {self._asked} is over")
         self._model.adopt(buffers=False)
@@ -223,7 +224,7 @@ class BatchLoop:
     def _compute(self, unfinished: GroupSum, loaded: Loaded) -> None:
         began = time.perf_counter()
         assert loaded.item.portion == unfinished.next_portion  # noqa: S101  read in their order
-        self._staging.model.restore_buffers()
+        self._staging.begin_portion()
         figures = add_portion(self._staging.model, unfinished, loaded, self._loss, self._seed)
         self.counters.steps += 1
         self._frozen.check_after(self.counters.steps)

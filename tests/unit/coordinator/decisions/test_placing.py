@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from builders.batch_machines import batch_method
-from builders.control_members import LAYOUT
+from builders.control_members import LAYOUT, a_join
 from builders.machines import Machine, asynchronous
 from disttrain.coordinator.journal import job_entries, resume, state
 from disttrain.coordinator.journal.state import State
@@ -35,6 +35,19 @@ def test_nothing_is_placed_before_the_model_is_known() -> None:
     machine.member(Role.REPLICA, 0, "r0")
 
     assert asked(machine) == place(LAYOUT, 1)
+
+
+def test_a_model_of_more_partitions_than_replicas_have_is_refused() -> None:
+    machine = Machine(shards=1)
+    (spec,) = LAYOUT.tensors
+    other = replace(spec, name="other", vector=spec.vector._replace(partition=1))
+    divided = ModelLayout(tensors=(spec, other))
+
+    reply = machine.request(replace(a_join(Role.REPLICA, 0, "r0"), layout=divided))
+
+    assert isinstance(reply, messages.Refused)
+    assert reply.reason is messages.RefusalReason.WRONG_MODEL
+    assert asked(machine) is None
 
 
 def test_members_and_shards_are_told_one_table_and_the_size_of_the_data() -> None:

@@ -72,6 +72,10 @@ def told(found: Plan) -> dict[str, Any]:
     return found.status
 
 
+def test_the_shards_that_are_wanted_are_told_though_the_manifest_leaves_them_open() -> None:
+    assert told(made(observed(divided(parameterServer={}))))["shards"] == PARTITIONS
+
+
 def test_a_new_job_gets_a_set_for_each_replica_and_a_policy_of_its_own() -> None:
     made_at_once = created(made(Observed(divided())).actions)
 
