@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ LOCAL_STEPS = (
 )
 IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
+IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
+"""The other partition trains nothing: a convolution's filters are the first one's."""
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
 SANDBLASTER = (
     "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
@@ -77,22 +80,26 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (DOWNPOUR, "partitions: 2", 1e-4),
         (DOWNPOUR, "partitions: 3, grid: 3x1, partitioning: {hidden: whole}", 1e-4),
         (DOWNPOUR, "partitions: 2, wholeOn: {filters: 1, pool: 0, hidden: 0, head: 1}", 1e-4),
+        (DOWNPOUR, IN_THE_FIRST, 1e-4),
         (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
         (COUNTED, "partitions: 4", 1e-4),
         (BFLOAT16, "partitions: 2", 2e-2),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
+        (SANDBLASTER, IN_THE_FIRST, 1e-8),
         (WARM, "partitions: 2", 1e-3),
     ],
     ids=[
         "downpour",
         "whole",
         "cut",
+        "all-in-the-first",
         "cut-local-steps",
         "counted",
         "bfloat16",
         "local-steps",
         "sandblaster",
+        "sandblaster-all-in-the-first",
         "warm-start",
     ],
 )
@@ -127,6 +134,10 @@ def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None
     assert distance(*found) <= 1e-4
 
 
+def has_all(metric: str, pages: list[str], _: object) -> bool:
+    return all(total(each, metric) > 0 for each in pages)
+
+
 def test_each_partition_serves_what_it_sends_and_how_long_it_waits(tmp_path: Path) -> None:
     slow = ("spec.task.arguments={step_seconds: 0.1}", "spec.replicas.partitions=2")
     with RunningJob(tmp_path, (*slow, "spec.stop.epochs=1000"), MANIFEST) as job:
@@ -135,10 +146,7 @@ def test_each_partition_serves_what_it_sends_and_how_long_it_waits(tmp_path: Pat
         partitions = [pages[name] for name in ("replica-0-0", "replica-0-1")]
         # Brought up to date with each sign of life.
         for metric in ("partition_waiting_seconds", "push_bytes", "fetch_bytes"):
-            job.wait_until(
-                lambda _, name=metric: all(total(each, name) > 0 for each in partitions),
-                timeout=90.0,
-            )
+            job.wait_until(partial(has_all, metric, partitions), timeout=90.0)
         job.interrupt()
         job.wait()
         job.assert_promises_held()

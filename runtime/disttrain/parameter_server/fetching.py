@@ -21,6 +21,8 @@ from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import Header, Verb
 from disttrain.transport.interface import Buffer, Message, Slice
 
+_ANY = 1 << 60
+"""Samples, more than anybody has."""
 WINDOW_CHUNKS = 4
 """Chunks asked for and not yet here: what a shard may have queued for one fetch."""
 CHUNKS_PER_REQUEST = 2
@@ -178,7 +180,8 @@ class FetchClient(Conversation):
         has_buffers = any(vector.name == BUFFERS for vector in into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
-        samples = min(task.samples for task in tasks)
+        # A partition that trains nothing has no shards: whatever the others have, it has too.
+        samples = min((task.samples for task in tasks), default=_ANY)
         return FetchResult(
             versions=versions, samples=samples, buffers_changed=changed, fragment=fragment
         )

@@ -37,6 +37,9 @@ from disttrain.task.errors import ModelError
 from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer, Memory
 
+_NOTHING = Buffer(name="nothing", view=memoryview(b""))
+"""Of a vector without elements: no memory is shared for it."""
+
 
 class FlatModel(GradientViews):
     """Puts a model's parameters into flat vectors, and exchanges them when others were fetched."""
@@ -313,7 +316,7 @@ def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> A
 
     def allocate(name: str, vector: Vector) -> FlatVector:
         _, nbytes = vector.place_of(0, tensors.layout.elements(vector.held))
-        buffer = memory.allocate(name, nbytes)
+        buffer = memory.allocate(name, nbytes) if nbytes else _NOTHING
         if stream is None:
             return FlatVector(buffer, DTYPES[vector.element_type])
         return PinnedVector(buffer, DTYPES[vector.element_type], device, stream)

@@ -16,7 +16,7 @@ from disttrain.parameter_server import presence
 from disttrain.parameter_server.narrowing import Rounding
 from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.model_tensors import ModelTensors
-from disttrain.state.layout import TensorSpec, trained
+from disttrain.state.layout import TensorSpec
 from disttrain.state.placement import Range
 from disttrain.state.vector import BUFFERS, Vector
 from disttrain.task.errors import ModelError
@@ -29,7 +29,10 @@ class FlatVector:
 
     def __init__(self, buffer: Buffer, dtype: torch.dtype) -> None:
         self.buffer = buffer
-        self.host = torch.frombuffer(buffer.view, dtype=dtype)
+        self.host = torch.empty(0, dtype=dtype)
+        if buffer.nbytes:
+            # Torch refuses a buffer without bytes, as of a partition that trains nothing.
+            self.host = torch.frombuffer(buffer.view, dtype=dtype)
         self.tensor = self.host
 
     def views(self, specs: Sequence[TensorSpec]) -> list[Tensor]:
@@ -57,7 +60,8 @@ class PinnedVector(FlatVector):
         self, buffer: Buffer, dtype: torch.dtype, device: torch.device, stream: torch.cuda.Stream
     ) -> None:
         super().__init__(buffer, dtype)
-        _pin(self.host)
+        if buffer.nbytes:
+            _pin(self.host)
         self.tensor = torch.zeros(len(self.host), dtype=dtype, device=device)
         self._begin(stream)
 
@@ -219,7 +223,7 @@ class Gradient:
         rounding: Rounding | None = None,
     ) -> None:
         """`rounding`: on its way; None: it travels as it is."""
-        vector, name = trained(tensors.vectors), f"gradient-{number}"
+        vector, name = tensors.trained, f"gradient-{number}"
         self.rounding = rounding
         self.rounded_to = None if rounding is None else rounding.element_type
         self.gradient = allocate(name, vector.rounded(self.rounded_to))
@@ -269,7 +273,7 @@ class GradientViews:
 
     def __init__(self, tensors: ModelTensors) -> None:
         self.tensors = tensors
-        self.vector = trained(tensors.vectors)
+        self.vector = tensors.trained
         """Which vector is trained."""
         self.trainable = tensors.tensors(self.vector)
         """The trainable parameters, in the order of their vector."""

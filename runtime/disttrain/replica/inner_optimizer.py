@@ -73,6 +73,9 @@ class InnerSteps:
         self._groups: dict[tuple[float, float], list[Tensor]] = {}
         for parameter, own in zip(parameters, factors, strict=True):
             self._groups.setdefault((own.learning_rate, own.weight_decay), []).append(parameter)
+        if not parameters:
+            # Torch wants a group, if nothing is in it.
+            self._groups[1.0, 1.0] = []
         self._begin()
 
     def step(self, present: Sequence[bool], samples: int) -> None:

@@ -114,6 +114,8 @@ class ModelTensors:
     """A model's tensors by vector; specs and places have the same order."""
 
     layout: ModelLayout
+    trained: Vector
+    """Where those that are trained lie, if there are any."""
     places: dict[Vector, tuple[Place, ...]]
     own: Mapping[str, Place] = field(default_factory=dict)
     """By first names, the frozen parameters that no vector holds: each replica has its own."""
@@ -181,7 +183,12 @@ def describe(
         specs.extend(_with_factors(plain, groups) if vector.is_trained else plain)
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)
-    return ModelTensors(layout=ModelLayout(tensors=tuple(specs)), places=places, own=own)
+    return ModelTensors(
+        layout=ModelLayout(tensors=tuple(specs)),
+        trained=kinds.trained._replace(partition=0 if part is None else part.partition),
+        places=places,
+        own=own,
+    )
 
 
 def _names_by_tensor(model: nn.Module) -> list[tuple[Tensor, list[str]]]:

@@ -20,7 +20,7 @@ _STOP: Path = ("spec", "stop")
 _TARGET: Path = (*_STOP, "targetMetric")
 
 MOST_OF_A_JOB = 40
-"""Partitions: with what strategies keep beside parameters and buffers, each has some six vectors."""
+"""Partitions: with what strategies keep beside parameters and buffers, each has six vectors."""
 _BY_BATCHES = [
     to_camel(kind.name) for kind in KINDS if kind.batch_size_field == StrategyKind.batch_size_field
 ]
