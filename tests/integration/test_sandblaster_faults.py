@@ -19,6 +19,7 @@ from builders.runs import RunningJob
 
 pytestmark = pytest.mark.landing
 
+WITHOUT_PENALTY = "spec.task.arguments={penalty: 0}"
 OF_TWO = "spec.replicas.partitions=2"
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
 
@@ -31,16 +32,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed_pair(
-    tmp_path_factory: pytest.TempPathFactory, undisturbed: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def undisturbed_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     """Of replicas of two partitions, which add up in another order."""
-    with RunningJob(tmp_path_factory.mktemp("pair"), [OF_TWO], BATCH_JOB) as job:
-        assert job.wait() == 0
-        found = batch_jobs.exported(job.output)
-    for name, value in undisturbed.items():
-        assert (found[name] - value).norm() <= 1e-6 * value.norm()
-    return found
+    found = []
+    for name, more in (("one", []), ("pair", [OF_TWO])):
+        folder = tmp_path_factory.mktemp(name)
+        with RunningJob(folder, [WITHOUT_PENALTY, *more], BATCH_JOB) as job:
+            assert job.wait() == 0
+            found.append(batch_jobs.exported(job.output))
+    one, pair = found
+    for name, value in one.items():
+        assert (pair[name] - value).norm() <= 1e-6 * value.norm()
+    return pair
 
 
 def at(iteration: int) -> Callable[[dict[str, Any]], bool]:
@@ -84,7 +87,8 @@ def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor], killed: int
 ) -> None:
     pair = ("replica-0-0", "replica-0-1")
-    with RunningJob(tmp_path, [SLOW, OF_TWO], BATCH_JOB) as job:
+    slow = "spec.task.arguments={portion_seconds: 0.02, penalty: 0}"
+    with RunningJob(tmp_path, [slow, OF_TWO], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         before, others = [job.pid(name) for name in pair], job.pid("replica-1-0")
         job.kill(pair[killed])

@@ -22,10 +22,15 @@ class Convex(disttrain.Task):
         portion_seconds: float = 0.0,
         dropout: float = 0.0,
         noise: float = 0.0,
+        penalty: float = 2e-2,
         *,
         in_order: bool = False,
     ) -> None:
-        """`in_order`: the data is in sources that are read in order."""
+        """`in_order`: the data is in sources that are read in order.
+
+        `penalty`: times all squares. A divided model's parameters cannot be read: then it is 0.
+        """
+        self._penalty = penalty
         self._portion_seconds = portion_seconds
         self._dropout = dropout
         self._noise = noise
@@ -48,8 +53,11 @@ class Convex(disttrain.Task):
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         if self._portion_seconds:
             time.sleep(self._portion_seconds)
+        loss = functional.cross_entropy(model(batch[0]), batch[1])
+        if not self._penalty:
+            return loss
         squares = torch.stack([one.square().sum() for one in model.parameters()]).sum()
-        return functional.cross_entropy(model(batch[0]), batch[1]) + 2e-2 * squares
+        return loss + self._penalty * squares
 
     def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         return {"accuracy": (model(batch[0]).argmax(dim=1) == batch[1]).sum()}
