@@ -51,6 +51,38 @@ def test_a_layout_that_no_model_has_is_refused(
     assert not is_taken(told)
 
 
+@pytest.mark.parametrize(
+    ("shape", "begins", "whole"),
+    [
+        ((2, 3), (3, 0), (4, 3)),
+        ((2, 3), (-1, 0), (4, 3)),
+        ((2, 3), (0,), (6,)),
+        ((2, 3), (0, 0), ()),
+        ((2, 3), (), (4, 3)),
+    ],
+)
+def test_a_part_that_does_not_lie_in_its_tensor_is_refused(
+    shape: tuple[int, ...], begins: tuple[int, ...], whole: tuple[int, ...]
+) -> None:
+    def told(begins: tuple[int, ...], whole: tuple[int, ...]) -> ModelLayout:
+        spec = TensorSpec(
+            name="a",
+            aliases=(),
+            shape=shape,
+            dtype="float32",
+            vector=placements.PARAMETERS,
+            first=0,
+            whole=whole,
+            begins=begins,
+        )
+        return ModelLayout(tensors=(spec,))
+
+    assert is_taken(told((1, 0), (4, 3)))
+    with pytest.raises(ValueError, match="does not lie in"):
+        require_sound(told(begins, whole))
+    assert not is_taken(told(begins, whole))
+
+
 @pytest.mark.parametrize("vector", [placements.TRIAL, placements.PARAMETERS.beside("momentum")])
 def test_a_tensor_in_a_vector_that_no_model_has_is_refused(vector: Vector) -> None:
     told = placements.of_lengths({vector: 3})

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders import placements
 from builders.placements import a_placement
+from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import (
     TRAINED,
     Held,
@@ -17,6 +19,7 @@ from disttrain.state.placement import (
     Range,
     chunks,
     covered,
+    place,
     place_as_formerly,
     require_sound,
 )
@@ -54,6 +57,49 @@ def test_what_is_trained_comes_first_and_what_is_kept_lies_as_it() -> None:
         ranges = made.ranges(holder)
         assert ranges[momentum] == ranges[placements.PARAMETERS]
         assert tuple(ranges) == made.vectors
+
+
+@given(
+    lengths=st.lists(st.integers(0, 3000), min_size=2, max_size=5),
+    more=st.integers(0, 7),
+)
+def test_each_partition_has_holders_of_its_own(lengths: list[int], more: int) -> None:
+    vectors = [placements.PARAMETERS._replace(partition=p) for p in range(len(lengths))]
+    buffers = [placements.BUFFERS_INT64._replace(partition=p) for p in range(len(lengths))]
+    elements = dict(zip(vectors, lengths, strict=True)) | dict.fromkeys(buffers, 3)
+    holders = len(lengths) + more
+
+    made = require_sound(a_placement(elements, holders, ("momentum",)))
+
+    of_each = [made.holders_of(partition) for partition in range(len(lengths))]
+    assert [*itertools.chain(*of_each)] == [*range(holders)]
+    for partition, own in enumerate(of_each):
+        momentum = vectors[partition].beside("momentum")
+        for holder in own:
+            ranges = made.ranges(holder)
+            assert {vector.partition for vector in ranges} == {partition}
+            assert ranges[momentum] == ranges[vectors[partition]]
+        assert made.elements(momentum) == lengths[partition]
+        assert sum(made.ranges(holder)[buffers[partition]].count for holder in own) == 3
+    assert made.holders_of(len(lengths)) == ()
+
+
+def test_factors_are_told_by_partition() -> None:
+    second = placements.PARAMETERS._replace(partition=1)
+    first, other = placements.of_lengths({placements.PARAMETERS: 8, second: 4}).tensors
+    layout = ModelLayout(tensors=(first, replace(other, rate_factor=0.5)))
+
+    made = require_sound(place(layout, 2))
+
+    assert made.factors_in(0) == ()
+    assert [each.learning_rate for each in made.factors_in(1)] == [0.5]
+    assert made.factors_in(2) == ()
+
+
+def test_more_partitions_than_holders_are_refused() -> None:
+    second = placements.PARAMETERS._replace(partition=1)
+    with pytest.raises(ValueError, match="2 partitions need as many holders, and there are 1"):
+        a_placement({placements.PARAMETERS: 8, second: 4}, 1)
 
 
 def test_a_model_of_which_nothing_is_trained_has_an_empty_vector() -> None:
