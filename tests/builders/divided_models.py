@@ -41,6 +41,7 @@ class Group(ranks.ThreadGroup):
 class InParts:
     """A divided model, and the part of each partition."""
 
+    division: Division
     divided: DividedModel
     parts: list[Partitioned]
     has_followers: bool = True
@@ -76,9 +77,7 @@ class InParts:
             self.divided.tensor(self.model, next(iter(self.model.state_dict())))
 
     def _own(self, rank: int) -> OwnPart:
-        part = self.parts[rank]
-        shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
-        return OwnPart(rank, part.pieces, shapes, set(part.own_buffers))
+        return self.division.own_part(self.parts[rank], rank)
 
     def _whole(
         self,
@@ -135,7 +134,7 @@ def in_parts(
         ]
         divided = DividedModel(division, leader, layout)
         parts = [divided.part.module, *(each.part.module for each in followers)]
-        made = InParts(divided, parts)
+        made = InParts(division, divided, parts)
         yield made
         leader.end(3)
         made.has_followers = False

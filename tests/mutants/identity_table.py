@@ -107,7 +107,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a shard that knows indices and no instances",
         file=f"{_R}/parameter_server/serving.py",
-        old="            instance = known[partition]\n",
+        old="            instance = known[partition] if partition < len(known) else None\n",
         new="",
         tests=(_SERVING,),
     ),
