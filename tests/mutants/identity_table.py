@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a shard that knows indices and no instances",
         file=f"{_R}/parameter_server/serving.py",
         old="            instance = known[partition] if partition < len(known) else None\n",
-        new="",
+        new="            pass\n",
         tests=(_SERVING,),
     ),
     Mutant(
