@@ -30,7 +30,7 @@ def strikes(processes: Iterable[object]) -> list[Any]:
 
 def seeds(blocks: int, *, before_a_push: int, before_landing: int) -> list[Any]:
     """For `parametrize` of a block of seeds: of all of them so many before a push and a landing."""
-    marks = [(), pytest.mark.landing, pytest.mark.nightly]
+    marks: list[Any] = [(), pytest.mark.landing, pytest.mark.nightly]
     return [
         pytest.param(block, marks=marks[(block >= before_a_push) + (block >= before_landing)])
         for block in range(blocks)
