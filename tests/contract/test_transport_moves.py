@@ -9,8 +9,9 @@ import pytest
 from builders.transports import a_config, a_header, opened
 from disttrain.transport import addresses, dialer
 from disttrain.transport.config import TransportKind
-from disttrain.transport.errors import ConnectionLost
+from disttrain.transport.errors import ConnectionLost, TransportClosed
 from disttrain.transport.header import Role, Verb
+from disttrain.transport.stream import Stream
 
 PATIENCE = 30.0
 """The system itself would wait for two minutes."""
@@ -113,3 +114,31 @@ def test_a_socket_of_which_no_stream_can_be_made_is_closed(
             assert dialing.advance() is None
         dialing.close()
     assert [each.fileno() for each in made] == [-1, -1]
+
+
+def test_what_is_connected_while_another_thread_closes_is_closed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, really_open = [], addresses.open_socket
+
+    def noted(family: socket.AddressFamily) -> socket.socket:
+        made.append(really_open(family))
+        return made[-1]
+
+    monkeypatch.setattr(addresses, "open_socket", noted)
+    advance = dialer.Dialer.advance
+    with (
+        socket.create_server(("127.0.0.1", 0)) as serving,
+        opened(a_config(TransportKind.TCP, role=Role.REPLICA)) as transport,
+    ):
+        channel = transport.connect(f"tcp://127.0.0.1:{serving.getsockname()[1]}", Role.SHARD)
+
+        def closed_meanwhile(one: dialer.Dialer) -> Stream | None:
+            channel.close()
+            return advance(one)
+
+        monkeypatch.setattr(dialer.Dialer, "advance", closed_meanwhile)
+        with pytest.raises(TransportClosed):
+            channel.receive(0.0)
+    assert made
+    assert [each.fileno() for each in made] == [-1] * len(made)

@@ -192,6 +192,14 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/launcher/test_evaluating.py",),
     ),
     Mutant(
+        name="a connection that is made while another thread closes its channel, and stays open",
+        file=f"{_R}/transport/tcp.py",
+        old="            # By another thread, which did not see what was made meanwhile.\n"
+        "            self.close()\n",
+        new="",
+        tests=("tests/contract/test_transport_moves.py",),
+    ),
+    Mutant(
         name="a socket of which no stream can be made, and that stays open",
         file=f"{_R}/transport/dialer.py",
         old="        # Until there is a stream to close, it is the socket that has to be closed.\n",

@@ -38,6 +38,8 @@ from disttrain.transport.stream import Bell, Interest, Stream, deadline, remaini
 
 Made = TypeVar("Made", bound=Endpoint)
 
+_CLOSED = "used after it was closed"
+
 
 class _SocketEndpoint(Protocol):
     """What both kinds of endpoints offer to `wait`."""
@@ -226,8 +228,7 @@ class SocketChannel:
     def _pump(self) -> None:
         """Connect and send, as far as that goes without waiting."""
         if self._is_closed:
-            message = "used after it was closed"
-            raise TransportClosed(message)
+            raise TransportClosed(_CLOSED)
         if self._stream is None:
             self._connect()
         if self._stream is None:
@@ -241,6 +242,10 @@ class SocketChannel:
 
     def _connect(self) -> None:
         self._stream = self._dialer.advance()
+        if self._is_closed:
+            # By another thread, which did not see what was made meanwhile.
+            self.close()
+            raise TransportClosed(_CLOSED)
         if self._stream is not None:
             self._inbox = self._new_inbox()
             self._greeting = Outbox(1)
