@@ -102,7 +102,7 @@ class Chaos:
             checkpoint_failure=0.1 * (self.chance.random() < 0.2) * (not plan.is_quiet),
             commit_crash=0.02 * (not plan.is_quiet),
         )
-        self.replicas = self.world.job.spec.replicas.count
+        self.replicas, self.shards = self.world.job.spec.replicas.count, self.world.job.spec.shards
         if not self.is_downpour:
             self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
             self.world.write_seconds = 0.05

@@ -10,7 +10,7 @@ from disttrain.coordinator.journal.state import State
 from simulation import chaos, truth
 from simulation.chaos import Chaos, Plan
 
-OF_TWO = ("spec.replicas.partitions=2",)
+OF_TWO = ("spec.replicas.partitions=2", "spec.parameterServer.shards=2")
 BLOCK = 20
 
 

@@ -35,7 +35,7 @@ def test_what_pods_do_not_share_is_for_one_machine(assignment: str, expected: st
         (40, 1000, 2, False),
         (40, 1001, 2, True),
         (40, 4096, 1, False),
-        (39, 4096, 1024, False),
+        (39, 4096, 40, False),
     ],
 )
 def test_replicas_of_several_processes_have_names(

@@ -196,7 +196,7 @@ def test_a_point_to_be_tried_takes_the_parameters_place_in_double_precision() ->
     assert bool((model.out.bias == 0.125).all())
     assert bool((model.embed.weight == 0.125).all())
     assert torch.equal(model.frozen.weight, frozen)
-    assert flattened.vector is placements.PARAMETERS_FLOAT64
+    assert flattened.vector == placements.PARAMETERS_FLOAT64
     assert flattened.first_fetch_into().keys() >= {flattened.vector, placements.FROZEN_FLOAT64}
 
 
