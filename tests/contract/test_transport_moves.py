@@ -35,6 +35,20 @@ def silent() -> Iterator[socket.socket]:
             one.close()
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """The sockets that were opened to connect with."""
+    found: list[socket.socket] = []
+    really_open = addresses.open_socket
+
+    def noted(family: socket.AddressFamily) -> socket.socket:
+        found.append(really_open(family))
+        return found[-1]
+
+    monkeypatch.setattr(addresses, "open_socket", noted)
+    return found
+
+
 def test_an_attempt_that_nobody_answers_is_soon_followed_by_another(
     silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,19 +105,12 @@ def test_a_listener_on_all_addresses_is_reached_over_ipv4_and_ipv6() -> None:
 
 
 def test_a_socket_of_which_no_stream_can_be_made_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
+    made: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, really_open = [], addresses.open_socket
-
-    def noted(family: socket.AddressFamily) -> socket.socket:
-        made.append(really_open(family))
-        return made[-1]
-
     def gone(*_: object, **__: object) -> None:
         message = "gone before it is looked at"
         raise ConnectionLost(message)
 
-    monkeypatch.setattr(addresses, "open_socket", noted)
     monkeypatch.setattr(dialer, "Stream", gone)
     with socket.create_server(("127.0.0.1", 0)) as serving:
         there = addresses.parse(f"tcp://127.0.0.1:{serving.getsockname()[1]}")
@@ -117,15 +124,8 @@ def test_a_socket_of_which_no_stream_can_be_made_is_closed(
 
 
 def test_what_is_connected_while_another_thread_closes_is_closed_too(
-    monkeypatch: pytest.MonkeyPatch,
+    made: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, really_open = [], addresses.open_socket
-
-    def noted(family: socket.AddressFamily) -> socket.socket:
-        made.append(really_open(family))
-        return made[-1]
-
-    monkeypatch.setattr(addresses, "open_socket", noted)
     advance = dialer.Dialer.advance
     with (
         socket.create_server(("127.0.0.1", 0)) as serving,

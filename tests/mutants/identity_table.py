@@ -217,6 +217,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(_REPLACED,),
     ),
     Mutant(
+        name="what a stranger has packed, and is unpacked to be passed over",
+        file=f"{_O}/signing/endpoint.py",
+        old="        auto_decompress=False,\n",
+        new="",
+        tests=("tests/contract/test_signing_strangers.py",),
+    ),
+    Mutant(
         name="strangers that hold every handshake",
         file=f"{_O}/signing/endpoint.py",
         old="            ssl_handshake_timeout=HANDSHAKE_SECONDS,\n",

@@ -65,6 +65,9 @@ class UnreadableStream(ConnectionLost):
 class TransportClosed(TransportError):
     """A closed channel, listener or transport was used."""
 
+    def __init__(self) -> None:
+        super().__init__("used after it was closed")
+
 
 class AddressRefused(TransportError):
     """An address that cannot be bound or connected to."""

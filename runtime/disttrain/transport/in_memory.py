@@ -163,8 +163,7 @@ class _Inbox(Generic[T]):
 
     def require_open(self) -> None:
         if self.is_closed:
-            message = "used after it was closed"
-            raise TransportClosed(message)
+            raise TransportClosed
 
     def _arrive(self, message: T) -> None:
         if not self.is_closed:

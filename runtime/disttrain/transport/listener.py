@@ -135,8 +135,7 @@ class SocketListener:
 
     def _require_open(self) -> None:
         if self._events.closed:
-            message = "used after it was closed"
-            raise TransportClosed(message)
+            raise TransportClosed
 
     def _poll(self, timeout: float) -> bool:
         """Wait for news; whether there were any."""

@@ -38,8 +38,6 @@ from disttrain.transport.stream import Bell, Interest, Stream, deadline, remaini
 
 Made = TypeVar("Made", bound=Endpoint)
 
-_CLOSED = "used after it was closed"
-
 
 class _SocketEndpoint(Protocol):
     """What both kinds of endpoints offer to `wait`."""
@@ -228,7 +226,7 @@ class SocketChannel:
     def _pump(self) -> None:
         """Connect and send, as far as that goes without waiting."""
         if self._is_closed:
-            raise TransportClosed(_CLOSED)
+            raise TransportClosed
         if self._stream is None:
             self._connect()
         if self._stream is None:
@@ -245,7 +243,7 @@ class SocketChannel:
         if self._is_closed:
             # By another thread, which did not see what was made meanwhile.
             self.close()
-            raise TransportClosed(_CLOSED)
+            raise TransportClosed
         if self._stream is not None:
             self._inbox = self._new_inbox()
             self._greeting = Outbox(1)

@@ -53,6 +53,13 @@ class Measured:
         self.values.append(held(self._one))
 
 
+def that_adds(opened: list[LocalTraining], server: OneShard, *, steps: int) -> LocalTraining:
+    """A replica that adds its newest steps to what it fetches."""
+    manifest = local_steps(steps=steps, adopt="add", optimizer=adamw())
+    opened.append(LocalTraining(a_network(), server, manifest))
+    return opened[-1]
+
+
 def held(one: LocalTraining) -> dict[str, Tensor]:
     """All values of the model, as they are now."""
     return {name: each.detach().clone() for name, each in one.model.state_dict().items()}
@@ -139,9 +146,7 @@ def test_steps_go_on_while_the_values_to_measure_are_on_their_way(
 def test_what_is_to_be_computed_with_is_fetched_first(opened: list[LocalTraining]) -> None:
     """Both come to the same memory."""
     server = OneShard(0.5)
-    manifest = local_steps(steps=4, adopt="add", optimizer=adamw())
-    one = LocalTraining(a_network(), server, manifest)
-    opened.append(one)
+    one = that_adds(opened, server, steps=4)
     given, measured = batches(4), Measured(one)
     server.fetch_gate.clear()
     for _ in range(4):
@@ -163,9 +168,7 @@ def test_the_end_of_an_evaluation_waits_for_the_push_before_it(
 ) -> None:
     """Without it, what is adopted would lack this replica's own steps."""
     server = OneShard(0.5)
-    manifest = local_steps(steps=4, adopt="add", optimizer=adamw())
-    one = LocalTraining(a_network(), server, manifest)
-    opened.append(one)
+    one = that_adds(opened, server, steps=4)
     given, measured = batches(4), Measured(one)
     server.gate.clear()
     for _ in range(4):
@@ -190,9 +193,7 @@ def test_a_push_that_is_due_measures_first_what_was_fetched_before(
     opened: list[LocalTraining],
 ) -> None:
     server = OneShard(0.5)
-    manifest = local_steps(steps=4, adopt="add", optimizer=adamw())
-    one = LocalTraining(a_network(), server, manifest)
-    opened.append(one)
+    one = that_adds(opened, server, steps=4)
     given, measured, before = batches(5), Measured(one), held(one)
     server.fetch_gate.clear()
     one.stepper.measure(measured)
@@ -225,9 +226,7 @@ def test_an_evaluation_gets_its_turn_where_every_push_finds_a_fetch_under_way(
     opened: list[LocalTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = FetchesWhenWaitedFor(0.5)
-    manifest = local_steps(steps=1, adopt="add", optimizer=adamw())
-    one = LocalTraining(a_network(), server, manifest)
-    opened.append(one)
+    one = that_adds(opened, server, steps=1)
     fetches, given, measured = one.connection.fetches, batches(6), Measured(one)
     wait = fetches.wait
 
