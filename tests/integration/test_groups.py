@@ -61,6 +61,14 @@ def has_begun(status: dict[str, Any]) -> bool:
     return not is_warm and status.get("liveReplicas") == 2 and status["samples"] >= SAMPLES // 8
 
 
+def wait_until_all_train(job: RunningJob) -> None:
+    """A replica that lives has not formed its group yet, and one alone gets samples."""
+    leaders = ("replica-0-0", "replica-1-0")
+    job.wait_until(
+        lambda status: has_begun(status) and all(" trains " in job.log(name) for name in leaders)
+    )
+
+
 def pids(job: RunningJob, names: tuple[str, ...]) -> list[int]:
     return [job.pid(name) for name in names]
 
@@ -89,7 +97,7 @@ def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
     at_once = "spec.strategy.downpour.warmStart=null"
     task = "spec.task.entrypoint=slow_digits:SlowDigits"
     with digits(tmp_path, task, slow(tmp_path, 1.0), at_once) as job:
-        job.wait_until(has_begun)
+        wait_until_all_train(job)
         others = pids(job, OTHERS)
         strike(job, name, number)
         (tmp_path / "hurry").touch()
@@ -103,7 +111,7 @@ def test_both_processes_of_a_replica_are_replaced_and_nobody_else(
 
 def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [OF_TWO, COUNTING, gated(tmp_path)]) as job:
-        job.wait_until(has_begun)
+        wait_until_all_train(job)
         strike(job, "replica-0-1", signal.SIGKILL)
         (tmp_path / "gate").touch()
         assert job.wait() == 0
@@ -123,7 +131,7 @@ def test_a_replica_drains_whichever_of_its_processes_is_told_to_leave(
     tmp_path: Path, name: str
 ) -> None:
     with RunningJob(tmp_path, [OF_TWO, COUNTING, slow(tmp_path, 1.0)]) as job:
-        job.wait_until(has_begun)
+        wait_until_all_train(job)
         strike(job, name, signal.SIGTERM)
         assert " left " in job.log("replica-0-0")
         (tmp_path / "hurry").touch()
@@ -144,7 +152,7 @@ def test_an_error_in_all_partitions_at_once_is_told_without_a_restart(tmp_path: 
 
 def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [OF_TWO, COUNTING, gated(tmp_path)]) as job:
-        job.wait_until(has_begun)
+        wait_until_all_train(job)
         before = pids(job, (*MEMBERS, *OTHERS[1:]))
         job.kill("coordinator")
         job.wait_until(lambda status: status["restarts"]["coordinator"] == 1)
@@ -158,7 +166,7 @@ def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) ->
 
 def test_an_interrupted_job_of_groups_goes_on_later(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [OF_TWO, COUNTING, slow(tmp_path, 1.0)]) as job:
-        job.wait_until(has_begun)
+        wait_until_all_train(job)
         job.interrupt()
         job.wait()
         assert job.summary()["phase"] == "Stopped"
