@@ -1,6 +1,6 @@
 """A model that a replica divides among threads of the test, instead of processes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,16 @@ from disttrain.replica.partitions import DividedModel, FollowingPartition
 
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 30.0
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor | None]:
+    """Of a model in one process."""
+    return {name: each.grad for name, each in model.named_parameters()}
+
+
+def assert_close(found: Mapping[str, Tensor | None], wanted: Mapping[str, Tensor | None]) -> None:
+    """In float64."""
+    torch.testing.assert_close(dict(found), dict(wanted), rtol=1e-9, atol=1e-11)
 
 
 class Group(ranks.ThreadGroup):

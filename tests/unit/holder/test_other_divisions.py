@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from builders import checkpoints, downpour_shards
-from disttrain.checkpoint import model_map
+from disttrain.checkpoint import inspection, model_map
 from disttrain.checkpoint.errors import WrongModel
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder import restoring
@@ -47,6 +47,24 @@ def whole_tensors() -> dict[str, NDArray[np.float32]]:
         spec.name: values[spec.first : spec.first + spec.elements].reshape(spec.shape)
         for spec in WHOLE.tensors
     }
+
+
+def a_divided_checkpoint(folder: Path, layout: ModelLayout) -> Checkpoint:
+    """Of those tensors, in two partitions."""
+    tensors = whole_tensors()
+    values = {
+        vector: np.concatenate(
+            [
+                tensors[spec.name][spec.box].ravel()
+                for spec in layout.tensors
+                if spec.vector == vector
+            ]
+        )
+        for vector in (SINGLE, OTHERS)
+    }
+    return checkpoints.a_divided_checkpoint(
+        folder, model_map.tensors(layout), model_map.pieces(layout), values
+    )
 
 
 def restored(
@@ -110,20 +128,7 @@ def test_parameters_of_groups_find_their_places_too(tmp_path: Path) -> None:
 def test_a_divided_model_comes_back_into_one_part_or_into_others(
     tmp_path: Path, layout: ModelLayout
 ) -> None:
-    before, tensors = in_two(1), whole_tensors()
-    values = {
-        vector: np.concatenate(
-            [
-                tensors[spec.name][spec.box].ravel()
-                for spec in before.tensors
-                if spec.vector == vector
-            ]
-        )
-        for vector in (SINGLE, OTHERS)
-    }
-    checkpoint = checkpoints.a_divided_checkpoint(
-        tmp_path, model_map.tensors(before), model_map.pieces(before), values
-    )
+    checkpoint = a_divided_checkpoint(tmp_path, in_two(1))
 
     found = restored(checkpoint, layout, 2)
 
@@ -136,6 +141,15 @@ def test_what_is_divided_as_it_was_is_read_as_it_lies(tmp_path: Path) -> None:
 
     assert not any(each.is_resharded for each in found)
     assert_all_is_there(found, WHOLE)
+
+
+def test_a_tensor_is_shown_once_with_all_vectors_that_have_of_it(tmp_path: Path) -> None:
+    found = inspection.inspect(a_divided_checkpoint(tmp_path, in_two(1)), "here")
+
+    assert [(each.name, each.shape) for each in found.tensors] == [
+        (spec.name, spec.shape) for spec in WHOLE.tensors
+    ]
+    assert {each.vector for each in found.tensors} == {f"{SINGLE}, {OTHERS}"}
 
 
 def test_another_model_is_refused_by_its_tensor(tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
-from builders.divided_models import CPU, in_parts
+from builders.divided_models import CPU, assert_close, gradients, in_parts
+from disttrain.groups.steps import Collective
 from disttrain.job.strategy_kind import Precision
-from disttrain.replica import division, evaluation, model_tensors
+from disttrain.parallel.partitioned import Partitioned
+from disttrain.replica import division, evaluation, model_tensors, partition_values
 from disttrain.replica.evaluation import Computing, Sums
 from disttrain.replica.partitions import DividedModel
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.task_calls import TaskCalls
-from disttrain.task.errors import LossError
+from disttrain.task.errors import LossError, ModelError
 from disttrain.task.task import Split, Task
 
 SAMPLE = (2, 7, 6)
@@ -168,14 +170,51 @@ def test_another_model_is_measured_and_the_trained_one_goes_on(tmp_path: Path) -
         for _ in range(2):
             train(parts.model, parts.divided)
             train(alone)
-            wanted = {name: each.grad for name, each in alone.named_parameters()}
-            torch.testing.assert_close(parts.gradients(), wanted)
+            assert_close(parts.gradients(), gradients(alone))
             loaded = parts.divided.load(str(file))
             found = evaluated(calls, loaded, parts.divided.evaluating(loaded))
             assert_same(found, evaluated(calls, copy.deepcopy(other)), 1e-10)
             for name, each in other.state_dict().items():
                 assert parts.divided.tensor(loaded, name).equal(each)
                 assert parts.divided.tensor(parts.model, name).equal(trained.state_dict()[name])
+
+
+def test_a_file_that_lacks_what_is_trained_is_refused_by_the_tensors_name(tmp_path: Path) -> None:
+    """What is frozen may be each replica's own."""
+    calls, file = TaskCalls(Images()), tmp_path / "model.safetensors"
+    model = a_model(calls)
+    values = model.state_dict()
+    with in_parts(model, 2, SAMPLE) as parts:
+        save_file({name: each for name, each in values.items() if name != "0.weight"}, file)
+        parts.divided.load(str(file))
+    save_file({name: each for name, each in values.items() if name != "5.bias"}, file)
+    lacking = r"has no tensor '5\.bias', which the model has"
+    with in_parts(model, 2, SAMPLE) as parts, pytest.raises(ModelError, match=lacking):
+        partition_values.loaded(parts.parts[1], str(file))
+
+
+def test_values_go_to_all_partitions_once_until_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, shared = TaskCalls(Images(), Precision.FLOAT64), list[nn.Module]()
+    model, share = a_model(calls), partition_values.share
+
+    def noted(part: Partitioned, group: Collective) -> None:
+        shared.append(part)
+        share(part, group)
+
+    monkeypatch.setattr(partition_values, "share", noted)
+    alone = copy.deepcopy(model)
+    with in_parts(model, 2, SAMPLE) as parts:
+        for _ in range(2):
+            evaluated(calls, parts.model, parts.divided.evaluating(parts.model))
+            assert len(shared) == 2
+        train(parts.model, parts.divided)
+        parts.step(0.01)
+        train(alone)
+        torch.optim.SGD(alone.parameters(), lr=0.01).step()
+        found = evaluated(calls, parts.model, parts.divided.evaluating(parts.model))
+    assert_same(found, evaluated(calls, alone), 1e-10)
 
 
 class Flat(Images):

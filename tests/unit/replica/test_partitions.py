@@ -1,14 +1,13 @@
 """A model that a replica divides among its processes, beside the same model in one."""
 
 import copy
-from collections.abc import Mapping
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from builders.divided_models import CPU, in_parts
+from builders.divided_models import CPU, assert_close, gradients, in_parts
 from disttrain.job.roles import Replicas
 from disttrain.replica.division import Division
 from disttrain.task.errors import ModelError
@@ -35,14 +34,6 @@ def a_loss(model: nn.Module, x: Tensor) -> Tensor:
     labels = torch.arange(len(x)) % 4
     twice: Tensor = functional.cross_entropy(model(x), labels) + model(x.flip(-1)).square().mean()
     return twice
-
-
-def gradients(model: nn.Module) -> dict[str, Tensor | None]:
-    return {name: each.grad for name, each in model.named_parameters()}
-
-
-def assert_close(found: Mapping[str, Tensor | None], wanted: Mapping[str, Tensor | None]) -> None:
-    torch.testing.assert_close(dict(found), dict(wanted), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("count", [2, 3])

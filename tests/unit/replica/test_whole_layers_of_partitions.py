@@ -3,7 +3,6 @@
 import copy
 import gc
 import weakref
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from builders import partitions
-from builders.divided_models import CPU, Group, in_parts
+from builders.divided_models import CPU, Group, assert_close, gradients, in_parts
 from builders.ranks import thread_groups
 from disttrain.job.roles import Replicas
 from disttrain.job.spec import FrozenParameters
@@ -45,14 +44,6 @@ def a_model() -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(168, 4),
     ).double()
-
-
-def gradients(model: nn.Module) -> dict[str, Tensor | None]:
-    return {name: each.grad for name, each in model.named_parameters()}
-
-
-def assert_close(found: Mapping[str, Tensor | None], wanted: Mapping[str, Tensor | None]) -> None:
-    torch.testing.assert_close(dict(found), dict(wanted), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(
