@@ -15,7 +15,7 @@ from builders import batch_jobs
 from builders.at_night import others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.damage import flip_newest, stop_between_checkpoints
-from builders.runs import RunningJob
+from builders.runs import RunningJob, set_field
 
 pytestmark = pytest.mark.landing
 
@@ -195,6 +195,27 @@ def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
         assert job.summary()["phase"] == "Stopped"
         job.resume()
         assert_ends_with_the_bits_of(undisturbed, job)
+
+
+def test_a_job_that_was_stopped_goes_on_in_partitions(
+    tmp_path: Path, undisturbed_pair: dict[str, Tensor]
+) -> None:
+    """The vectors of its history are divided by then, and no iteration is lost."""
+    with RunningJob(tmp_path, ["spec.task.arguments={penalty: 0, portion_seconds: 0.02}"], BATCH_JOB) as job:
+        job.wait_until(at(4))
+        job.interrupt()
+        job.wait()
+        assert job.summary()["phase"] == "Stopped"
+        print(job.summary())
+        set_field(job.output, "replicas.partitions", 2)
+        job.resume()
+        assert job.wait() == 0, job.printed()
+        assert job.summary()["reason"] == "Converged"
+        print(job.summary())
+        found = batch_jobs.exported(job.output)
+        for name, value in undisturbed_pair.items():
+            assert (found[name] - value).norm() <= 1e-6 * value.norm()
+        job.assert_promises_held()
 
 
 def test_batches_smaller_than_the_data_give_the_same_bits_too(tmp_path: Path) -> None:

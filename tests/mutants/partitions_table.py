@@ -66,8 +66,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="values that have changed in the first partition alone",
         file=f"{_R}/replica/partitions.py",
-        old="            + _SHARES * (part is self.part and self._has_changed),\n",
-        new="",
+        old="_SHARES * (part is self.part and self._has_changed),",
+        new="0,",
         tests=("tests/unit/replica/test_evaluations_of_partitions.py",),
     ),
     Mutant(
