@@ -200,18 +200,17 @@ def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
 def test_a_job_that_was_stopped_goes_on_in_partitions(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor]
 ) -> None:
-    """The vectors of its history are divided by then, and no iteration is lost."""
-    with RunningJob(tmp_path, ["spec.task.arguments={penalty: 0, portion_seconds: 0.02}"], BATCH_JOB) as job:
+    """The vectors of its history are divided by then."""
+    slow = "spec.task.arguments={penalty: 0, portion_seconds: 0.02}"
+    with RunningJob(tmp_path, [slow], BATCH_JOB) as job:
         job.wait_until(at(4))
         job.interrupt()
         job.wait()
         assert job.summary()["phase"] == "Stopped"
-        print(job.summary())
         set_field(job.output, "replicas.partitions", 2)
         job.resume()
         assert job.wait() == 0, job.printed()
         assert job.summary()["reason"] == "Converged"
-        print(job.summary())
         found = batch_jobs.exported(job.output)
         for name, value in undisturbed_pair.items():
             assert (found[name] - value).norm() <= 1e-6 * value.norm()
