@@ -116,12 +116,11 @@ def test_every_sample_is_applied_in_spite_of_a_follower_that_is_killed(tmp_path:
         (tmp_path / "gate").touch()
         assert job.wait() == 0
 
-        counts, other = load_file(job.output / "model.safetensors")["counts.weight"]
         summary = job.summary()
-        assert counts.equal(other)
-        repeated = int(counts.sum()) - 2 * SAMPLES
-        assert int(counts.min()) >= 2
-        assert repeated <= summary["samplesRepeated"]
+        # A row of each partition. What was on its way has reached the shards of one of them alone.
+        for counts in load_file(job.output / "model.safetensors")["counts.weight"]:
+            assert int(counts.min()) >= 2
+            assert int(counts.sum()) - 2 * SAMPLES <= summary["samplesRepeated"]
         assert summary["restarts"]["replica"] == 1
         job.assert_promises_held()
 
