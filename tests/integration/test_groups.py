@@ -56,14 +56,14 @@ def slow(folder: Path, step_seconds: float) -> str:
     return f"spec.task.arguments={{step_seconds: {step_seconds}, hurry: {folder / 'hurry'}}}"
 
 
-def has_begun(status: dict[str, Any]) -> bool:
-    is_warm = status.get("warmStart", False)
-    return not is_warm and status.get("liveReplicas") == 2 and status["samples"] >= SAMPLES // 8
-
-
 def wait_until_all_train(job: RunningJob) -> None:
     """A replica that lives has not formed its group yet, and one alone gets samples."""
     leaders = ("replica-0-0", "replica-1-0")
+
+    def has_begun(status: dict[str, Any]) -> bool:
+        is_warm = status.get("warmStart", False)
+        return not is_warm and status.get("liveReplicas") == 2 and status["samples"] >= SAMPLES // 8
+
     job.wait_until(
         lambda status: has_begun(status) and all(" trains " in job.log(name) for name in leaders)
     )

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.landing
 WITHOUT_PENALTY = "spec.task.arguments={penalty: 0}"
 OF_TWO = "spec.replicas.partitions=2"
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
+SLOW_WITHOUT_PENALTY = "spec.task.arguments={portion_seconds: 0.02, penalty: 0}"
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,13 @@ def undisturbed_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tens
             assert job.wait() == 0
             found.append(batch_jobs.exported(job.output))
     one, pair = found
-    for name, value in one.items():
-        assert (pair[name] - value).norm() <= 1e-6 * value.norm()
+    assert_close(pair, one)
     return pair
+
+
+def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    for name, value in wanted.items():
+        assert (found[name] - value).norm() <= 1e-6 * value.norm()
 
 
 def at(iteration: int) -> Callable[[dict[str, Any]], bool]:
@@ -60,6 +65,13 @@ def in_stage(stage: str, groups_done: int = 0) -> Callable[[dict[str, Any]], boo
         return at(12)(status) or (at(4)(status) and is_there)
 
     return holds
+
+
+def stop_early(job: RunningJob) -> None:
+    job.wait_until(at(4))
+    job.interrupt()
+    job.wait()
+    assert job.summary()["phase"] == "Stopped"
 
 
 def assert_ends_with_the_bits_of(undisturbed: dict[str, Tensor], job: RunningJob) -> None:
@@ -87,8 +99,7 @@ def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor], killed: int
 ) -> None:
     pair = ("replica-0-0", "replica-0-1")
-    slow = "spec.task.arguments={portion_seconds: 0.02, penalty: 0}"
-    with RunningJob(tmp_path, [slow, OF_TWO], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [SLOW_WITHOUT_PENALTY, OF_TWO], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         before, others = [job.pid(name) for name in pair], job.pid("replica-1-0")
         job.kill(pair[killed])
@@ -189,10 +200,7 @@ def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
     with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
-        job.wait_until(at(4))
-        job.interrupt()
-        job.wait()
-        assert job.summary()["phase"] == "Stopped"
+        stop_early(job)
         job.resume()
         assert_ends_with_the_bits_of(undisturbed, job)
 
@@ -200,20 +208,14 @@ def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
 def test_a_job_that_was_stopped_goes_on_in_partitions(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor]
 ) -> None:
-    """The vectors of its history are divided by then."""
-    slow = "spec.task.arguments={penalty: 0, portion_seconds: 0.02}"
-    with RunningJob(tmp_path, [slow], BATCH_JOB) as job:
-        job.wait_until(at(4))
-        job.interrupt()
-        job.wait()
-        assert job.summary()["phase"] == "Stopped"
+    """That its history is used again is not seen here: without it, it converges to the same."""
+    with RunningJob(tmp_path, [SLOW_WITHOUT_PENALTY], BATCH_JOB) as job:
+        stop_early(job)
         set_field(job.output, "replicas.partitions", 2)
         job.resume()
         assert job.wait() == 0, job.printed()
         assert job.summary()["reason"] == "Converged"
-        found = batch_jobs.exported(job.output)
-        for name, value in undisturbed_pair.items():
-            assert (found[name] - value).norm() <= 1e-6 * value.norm()
+        assert_close(batch_jobs.exported(job.output), undisturbed_pair)
         job.assert_promises_held()
 
 

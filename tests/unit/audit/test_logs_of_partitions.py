@@ -15,14 +15,14 @@ ITEM = WorkItem(lease=1, epoch=0, portion=0, first=0, end_offset=3, indices=[0, 
 FETCHED = Version(incarnation=1, count=4)
 
 
-def take_a_step(log: Ledger, number: int, shard: int) -> None:
+def take_a_step(log: Ledger, shard: int) -> None:
     log.lease_begun(ITEM)
-    log.step(number, ITEM)
-    log.fetched(number, (FETCHED,), (shard,))
-    log.mark(Kind.ADOPTED, number)
-    log.computed(Gradient(number, 3, 0.5, 0.25, is_finite=False), ITEM.position)
+    log.step(1, ITEM)
+    log.fetched(1, (FETCHED,), (shard,))
+    log.mark(Kind.ADOPTED, 1)
+    log.computed(Gradient(1, 3, 0.5, 0.25, is_finite=False), ITEM.position)
     gradient = OrdinaryMemory().allocate("gradient", 4)
-    push = Push(sequence=number, gradient=gradient, samples=3, lease=1, lease_offset=3)
+    push = Push(sequence=1, gradient=gradient, samples=3, lease=1, lease_offset=3)
     log.acknowledged(push, PushResult(shard=shard, version=FETCHED, staleness=0))
     log.left()
     log.close()
@@ -30,9 +30,9 @@ def take_a_step(log: Ledger, number: int, shard: int) -> None:
 
 def logs_of_two_partitions(folder: Path) -> Logs:
     for incarnation in (1, 2):
-        take_a_step(Ledger(path_of(folder, 0, incarnation), records_steps=True), 1, shard=0)
+        take_a_step(Ledger(path_of(folder, 0, incarnation), records_steps=True), shard=0)
         of_answers = LedgerOfAnswers(path_of(folder, 0, incarnation, 1), records_steps=True)
-        take_a_step(of_answers, 1, shard=1)
+        take_a_step(of_answers, shard=1)
     return reading.logs(folder)
 
 
