@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ import yaml
 
 from builders import product_images
 from cluster import Kubectl, binaries, commands
-from cluster.errors import CommandFailed
+from cluster.kubectl import NOT_CONNECTED, TIMED_OUT
 
 CHART: Final = product_images.REPOSITORY / "charts" / "disttrain-operator"
 KUBERNETES: Final = f"--kube-version={binaries.KUBERNETES_VERSION}"
@@ -75,13 +75,9 @@ def upgrade(
         # The CRD belongs to the whole cluster: another release may have brought it.
         how = ("--install", "--take-ownership", "--wait", f"--values={file}", *_as(user))
         limit = f"--timeout={INSTALL_LIMIT.total_seconds():.0f}s"
-        try:
-            _run(namespace, "upgrade", release, chart, *how, limit)
-        except CommandFailed as error:
-            # Another release made it between helm's look and its own attempt.
-            if "already exists" not in str(error):
-                raise
-            _run(namespace, "upgrade", release, chart, *how, limit)
+        # Or it made it between helm's look and its own attempt.
+        again = ("already exists", NOT_CONNECTED, TIMED_OUT)
+        _run(namespace, "upgrade", release, chart, *how, limit, again=again)
 
 
 def test(namespace: Kubectl, release: str) -> None:
@@ -94,10 +90,10 @@ def uninstall(namespace: Kubectl, release: str, user: str = "") -> None:
     _run(namespace, "uninstall", release, "--wait", "--timeout=180s", *_as(user))
 
 
-def _run(namespace: Kubectl, *arguments: str | Path) -> None:
+def _run(namespace: Kubectl, *arguments: str | Path, again: Collection[str] = ()) -> None:
     target = (f"--kubeconfig={namespace.kubeconfig}", f"--namespace={namespace.namespace}")
     limit = INSTALL_LIMIT + timedelta(seconds=20)
-    commands.run(_helm(), *arguments, *target, limit=limit)
+    commands.run_again(_helm(), *arguments, *target, again=again, limit=limit)
 
 
 def _as(user: str) -> list[str]:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,6 +69,20 @@ def run_patiently(
             sys.stderr.write(f"once more, after {PAUSE_SECONDS} s: {error}\n")
             time.sleep(PAUSE_SECONDS)
     return run(*arguments, limit=limit, environment=environment, folder=folder)
+
+
+def run_again(
+    *arguments: str | Path, again: Collection[str], limit: timedelta, stdin: str | None = None
+) -> str:
+    """Do the same, and anew until the limit while it fails with any of the words in `again`."""
+    deadline = time.monotonic() + limit.total_seconds()
+    while True:
+        try:
+            return run(*arguments, stdin=stdin, limit=limit)
+        except CommandFailed as error:
+            passes = any(words in str(error) for words in again)
+            if not passes or time.monotonic() > deadline:
+                raise
 
 
 def succeeds(*arguments: str | Path, limit: timedelta = A_MINUTE) -> bool:

@@ -4,8 +4,7 @@ Reading what is looked at most goes a shorter way (`asking`).
 """
 
 import json
-import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +17,8 @@ PATIENCE = timedelta(minutes=2)
 """For what takes seconds on cores that nobody else uses."""
 NOT_CONNECTED = "net/http: TLS handshake timeout"
 """kubectl's words where the API server had no core for ten seconds, a limit no option moves."""
+TIMED_OUT = "request did not complete within requested timeout"
+"""Its words, and helm's, where the API server had no core for as long as a request may take."""
 Manifest = Mapping[str, Any]
 """An object as Kubernetes reads it; what may stand in it is for the API server to say."""
 
@@ -49,24 +50,25 @@ class Kubectl:
         *arguments: str | Path,
         stdin: str | None = None,
         limit: timedelta = commands.A_MINUTE,
+        again: Collection[str] = (NOT_CONNECTED,),
     ) -> str:
         """Return what kubectl printed; raise CommandFailed with its words otherwise.
 
-        Who was not connected has asked for nothing and is sent again, within the limit.
+        `again`: words with which it is sent again, within the limit. Who was not connected has
+        asked for nothing.
         """
         command = self.command(*arguments)
-        deadline = time.monotonic() + limit.total_seconds()
-        while True:
-            try:
-                return commands.run(*command, stdin=stdin, limit=limit)
-            except CommandFailed as error:
-                if NOT_CONNECTED not in str(error) or time.monotonic() > deadline:
-                    raise
+        return commands.run_again(*command, again=again, limit=limit, stdin=stdin)
 
     def apply(self, *manifests: Manifest) -> None:
-        """Apply objects on the server's side."""
+        """Apply objects on the server's side; twice is as good as once."""
         content = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-        self.run("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=content)
+        self.run(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            stdin=content,
+            limit=2 * commands.A_MINUTE,
+            again=(NOT_CONNECTED, TIMED_OUT),
+        )
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object; raise CommandFailed if it is not there."""

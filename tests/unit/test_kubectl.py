@@ -1,9 +1,10 @@
-"""Who was not connected to the API server asks again; who got an answer does not."""
+"""Who got no answer from the API server asks again; who got one does not."""
 
 from pathlib import Path
 
 import pytest
 
+from builders import helm
 from cluster import binaries, kubectl
 from cluster.errors import CommandFailed
 
@@ -36,3 +37,23 @@ def test_an_answer_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(CommandFailed, match="Forbidden"):
         refused.run("delete", "pod", "a")
     assert len((tmp_path / "asked").read_text().splitlines()) == 1
+
+
+def test_applying_is_tried_again_where_the_api_server_had_no_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = f"Error from server: Timeout: {kubectl.TIMED_OUT} - context deadline exceeded"
+    a_kubectl(monkeypatch, tmp_path, words).apply({"kind": "ConfigMap"})
+    assert len((tmp_path / "asked").read_text().splitlines()) == 2
+
+
+def test_the_chart_is_installed_again_where_the_api_server_had_no_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = f"cannot patch the CRD: Timeout: {kubectl.TIMED_OUT} - context deadline exceeded"
+    namespace = a_kubectl(monkeypatch, tmp_path, words)
+    monkeypatch.setattr(binaries, "path", lambda _: tmp_path / "kubectl")
+    helm.upgrade(namespace, "disttrain", {})
+    first, second = (tmp_path / "asked").read_text().splitlines()
+    assert "upgrade disttrain" in first
+    assert "upgrade disttrain" in second
