@@ -255,6 +255,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_OPERATOR}/observed/test_deaths.py",),
     ),
     Mutant(
+        name="a death that nobody saw until the container ended once more",
+        file=f"{_O}/observed/parsing.py",
+        old="earlier = () if before is None else (before,)",
+        new="earlier = ()",
+        tests=(f"{_OPERATOR}/observed/test_deaths.py",),
+    ),
+    Mutant(
         name="an operator that makes again what is no longer allowed",
         file=f"{_O}/reconcile/plan.py",
         old="isinstance(change, actions.Create | actions.Renew) and",

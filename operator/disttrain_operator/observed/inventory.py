@@ -208,8 +208,11 @@ def _is_newer(old: Record | None, new: Record) -> bool:
 
 
 def _remembering(old: PodRecord | None, new: PodRecord) -> PodRecord:
-    """The new observation of a pod, which has its last death alone, with those before it."""
-    if old is None or old.uid != new.uid or old.death is None:
+    """The new observation of a pod, which has its last deaths alone, with those before them."""
+    if old is None or old.uid != new.uid:
         return new
-    earlier = old.earlier if old.death == new.death else (*old.earlier, old.death)
-    return replace(new, earlier=earlier[-MOST_DEATHS:]) if earlier else new
+    # Of one that is told again more may be known by now: that there was no memory, for example.
+    known = {(each.time, each.exit_code): each for each in (*old.deaths, *new.deaths)}
+    if new.death is not None:
+        del known[new.death.time, new.death.exit_code]
+    return replace(new, earlier=tuple(known.values())[-MOST_DEATHS:])

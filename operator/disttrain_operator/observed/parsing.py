@@ -223,15 +223,14 @@ def pod(body: dict[str, Any]) -> PodRecord | None:
         ready=is_true(states.get("Ready")),
         gone_at=times.parse(metadata.get("deletionTimestamp")),
         restarts=number(container.get("restartCount")),
-        death=_death(container, status, _reasons(status, states)),
         node=_kept(mapping(body, "spec").get("nodeName", "")),
         created=created,
         tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
         disrupted=is_true(states.get(DISRUPTION)),
         outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
         is_of_several=cluster_labels.REPLICA_INDEX in labels,
-        restarting="terminated" in mapping(container, "state"),
         controller=_controller(metadata),
+        **_deaths(container, status, _reasons(status, states)),
         **_hindrance(container, states),
     )
 
@@ -259,30 +258,48 @@ def _reasons(status: dict[str, Any], states: dict[str, dict[str, Any]]) -> froze
     return frozenset(reason for reason in said if reason)
 
 
-def _death(
+def _deaths(
+    container: dict[str, Any], status: dict[str, Any], reasons: frozenset[str]
+) -> dict[str, Any]:
+    """How the container ended now, and before its last restart: the API tells of no more."""
+    ended = mapping(container, "state", "terminated")
+    now = _ended(ended, reasons)
+    before = _ended(mapping(container, "lastState", "terminated"), reasons)
+    if not ended:
+        return {"death": before or _eviction(container, status, reasons)}
+    # Of the one before nobody may have seen anything while the container ran again.
+    earlier = () if before is None else (before,)
+    return {"death": now, "earlier": earlier, "restarting": now is not None}
+
+
+def _eviction(
     container: dict[str, Any], status: dict[str, Any], reasons: frozenset[str]
 ) -> Death | None:
-    ended = _terminated(container)
+    """Of a pod that failed before a container of it ended: only the pod itself says so."""
+    if status.get("phase") != "Failed" or _terminated(container):
+        return None
+    return Death(
+        exit_code=-1,
+        reason=str(status.get("reason", "")),
+        message=text(status.get("message")),
+        # The same each time, so that it is told once.
+        time=times.parse(status.get("startTime")) or LONG_AGO,
+        reasons=reasons,
+    )
+
+
+def _ended(ended: dict[str, Any], reasons: frozenset[str]) -> Death | None:
+    """An end of a container, if it is a death."""
     code = ended.get("exitCode")
-    if isinstance(code, int) and code != 0:
-        return Death(
-            exit_code=code,
-            reason=str(ended.get("reason", "")),
-            message=text(ended.get("message")),
-            time=times.parse(ended.get("finishedAt")) or LONG_AGO,
-            reasons=reasons | {str(ended.get("reason", ""))},
-        )
-    if status.get("phase") == "Failed" and not ended:
-        # Evicted before a container ended: only the pod itself says so.
-        return Death(
-            exit_code=-1,
-            reason=str(status.get("reason", "")),
-            message=text(status.get("message")),
-            # The same each time, so that it is told once.
-            time=times.parse(status.get("startTime")) or LONG_AGO,
-            reasons=reasons,
-        )
-    return None
+    if not isinstance(code, int) or code == 0:
+        return None
+    return Death(
+        exit_code=code,
+        reason=str(ended.get("reason", "")),
+        message=text(ended.get("message")),
+        time=times.parse(ended.get("finishedAt")) or LONG_AGO,
+        reasons=reasons | {str(ended.get("reason", ""))},
+    )
 
 
 def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | None:

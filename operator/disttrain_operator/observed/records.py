@@ -216,9 +216,9 @@ class PodRecord:
     is_of_several: bool = False
     """Whether it is one of several processes of a replica, which end with each other."""
     restarting: bool = False
-    """Whether its container has ended and was not started again until now."""
+    """Whether its container has died and was not started again until now."""
     earlier: tuple[Death, ...] = ()
-    """Deaths that were seen before the last one, oldest first. The API tells the last alone."""
+    """Deaths before the last one, oldest first. The API tells of the last two ends at most."""
 
     @property
     def deaths(self) -> tuple[Death, ...]:
