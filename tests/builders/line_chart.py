@@ -28,6 +28,7 @@ class LineChart:
     upwards: str
     is_logarithmic: bool = False
     """Upwards."""
+    across_is_logarithmic: bool = False
 
     def draw(self, path: Path, runs: Mapping[str, Sequence[Points]]) -> None:
         """Write the picture; a name without any point is left out.
@@ -38,9 +39,13 @@ class LineChart:
         axes = figure.add_subplot()
         for name, several in runs.items():
             _draw_median(axes, name, [run for run in several if run])
-        axes.set(xlabel=self.across, ylabel=self.upwards, xlim=(0, None))
+        axes.set(xlabel=self.across, ylabel=self.upwards)
         axes.set(**{"yscale": "log"} if self.is_logarithmic else {"ylim": (0, None)})
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if self.across_is_logarithmic:
+            axes.set(xscale="log")
+        else:
+            axes.set(xlim=(0, None))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
