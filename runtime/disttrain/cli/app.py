@@ -4,7 +4,7 @@ import errno
 import importlib.metadata
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, cast
 
 import typer
@@ -40,6 +40,15 @@ class PlainUsage(TyperCommand):
         """The parts after the command's name."""
         pieces: list[str] = super().collect_usage_pieces(ctx)
         return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # its type is private to typer
+        """Says what is wrong with a value in the words of manifests."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            say: Callable[[BaseException | None], str | None] = table.later("say what is wrong")
+            error.message = terminal_text.lines(say(error.__cause__) or error.message)
+            raise
 
 
 class Commands(TyperGroup):

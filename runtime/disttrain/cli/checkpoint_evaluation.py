@@ -21,7 +21,7 @@ from disttrain.cli.divided_evaluation import DividedEvaluation, divided_as, meas
 from disttrain.job import defaults, manifest_file
 from disttrain.job.roles import MOST_PARTITIONS, Replicas
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch.run_folder import RunFolder
+from disttrain.launch.run_folder import RunFolder, task_folder_of
 from disttrain.replica import division, evaluation, model_tensors, task_calls
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.task_calls import TaskCalls
@@ -68,6 +68,7 @@ StallTimeout = Annotated[
     typer.Option(
         "--stall-timeout",
         min=LEAST_STALL_SECONDS,
+        max=1e6,
         metavar="SECONDS",
         help="With several partitions: end all when one of them uses no processor time for as "
         "long, as one that is stopped.",
@@ -86,7 +87,8 @@ def evaluate(
     """Evaluate a checkpoint's parameters with the task of its job, on the test split.
 
     Prints one line per measure, the mean over all samples. The task's module is taken from the
-    manifest's folder; the checkpoint must be of the model that this task makes.
+    manifest's folder, of a run's own job.yaml from where the run was begun; the checkpoint must be
+    of the model that this task makes.
 
     With several partitions the model has to be an nn.Sequential. Layers are divided as the
     manifest says (spec.replicas.partitioning). What is measured is the same.
@@ -124,7 +126,7 @@ def measured(
         if job_file is None:
             job, folder = _own_job(checkpoint, meant)
         else:
-            job, folder = manifest_file.load_job(job_file), job_file.absolute().parent
+            job, folder = manifest_file.load_job(job_file), task_folder_of(job_file)
         found = stores.verify(meant.path)
         task = task_calls.load(job, folder)
         with tempfile.TemporaryDirectory(prefix="disttrain-") as own:
@@ -150,10 +152,9 @@ def measured(
 def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
     """The job of the run that was given, or that a checkpoint lies in, and its task's folder."""
     for folder in (Path(given), *meant.path.parents):
-        run_folder = RunFolder(folder)
-        if run_folder.job.exists() and run_folder.record.exists():
-            job = manifest_file.load_job(run_folder.job)
-            return job, run_folder.read_record().task_folder
+        run = RunFolder(folder)
+        if run.job.exists() and run.record.exists():
+            return manifest_file.load_job(run.job), task_folder_of(run.job)
     raise NoCheckpoint(
         f"{meant.said} lies in no output folder of `disttrain run`; name its job with --job"
     )

@@ -56,7 +56,9 @@ def _resolve(given: Path, location: Location | None) -> Path:
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
     if given.is_file():
-        raise NoCheckpoint(f"{given} is a file; name the folder of a checkpoint, or that of a run")
+        raise NoCheckpoint(
+            f"{given} is a file; name the folder of a checkpoint, or that of a run{_near(given)}"
+        )
     if not given.exists():
         raise NoCheckpoint(f"{given}: no such folder")
     newest = stores.in_folder(given).newest_folder()
@@ -69,14 +71,18 @@ def _resolve(given: Path, location: Location | None) -> Path:
     return newest
 
 
-def require_whole(output: Path) -> Path | None:
-    """The newest checkpoint of the run in an output folder; None without one. Raises Corrupt.
+def _near(file: Path) -> str:
+    """The folder that is meant, if a file of a run or of a checkpoint is given."""
+    folder = file.parent
+    is_one = RunFolder(folder).record.exists() or (folder / names.MANIFEST).exists()
+    return f": {folder}" if is_one else ""
 
-    Of one in an object store, a copy within that folder, which is there until the run goes on.
+
+def require_whole(location: Location) -> Path | None:
+    """The newest checkpoint of a run; None without one. Raises Corrupt.
+
+    Of one in an object store, a copy within the run's folder, which is there until it goes on.
     """
-    location = _location_of_run(output)
-    if location is None:
-        return None
     if not location.uri:
         newest = stores.in_folder(location.folder).newest_folder()
         return None if newest is None else stores.verify(newest).path

@@ -137,7 +137,7 @@ def _training(
         ("Progress", wording.listed(progress)),
         ("Method", wording.listed([wording.batch_method(method), wording.batch_work(method)])),
         ("Warning", wording.listed([_warning(method), _warning(found)], "; ")),
-        ("Measures", wording.listed([loss, wording.measures(found.metrics)])),
+        ("Measures", wording.listed([loss, wording.evaluated(found)])),
         ("Speed", wording.listed([speed, staleness])),
     ]
 

@@ -14,8 +14,10 @@ from disttrain.cli import grids, plan_picture, plan_text
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.cli.plan_beside import Beside
+from disttrain.cli.plan_ranks import OfRank
 from disttrain.job import defaults, manifest_file
 from disttrain.job.roles import Replicas
+from disttrain.launch.run_folder import task_folder_of
 from disttrain.parallel import counting, pricing
 from disttrain.parallel.counting import Counts, Loss
 from disttrain.parallel.partitioned import CannotPartition
@@ -49,6 +51,7 @@ Flops = Annotated[
     float | None,
     typer.Option(
         min=1.0,
+        max=1e18,
         metavar="NUMBER",
         help="Floating-point operations per second of a partition. Default: as measured here.",
     ),
@@ -88,7 +91,8 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     options describe, and what a job's partitions exchange with shards and each other for it.
     Operations, parameters, activations and memory are those of the partition with the most. Only an
     nn.Sequential can be divided. Layers lie as spec.replicas.partitioning, wholeOn and
-    microBatches say; one partition has all of them.
+    microBatches say; one partition has all of them. Of ranks (spec.replicas.ranks) it says what
+    each has, and not how long a step takes.
 
     Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
 
@@ -104,7 +108,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         message = f"--plot: {plot.name[:40]!r} does not end with .svg, the only kind that is drawn"
         raise WrongMachines(message)
     loaded = manifest_file.load_accepted(job, assignments or ()).job
-    task = task_calls.load(loaded, job.absolute().parent)
+    task = task_calls.load(loaded, task_folder_of(job))
     samples = defaults.samples_per_step(loaded.spec)
     model = task.model(loaded.spec.seed)
     shape, loss = planned_sample(task, model)
@@ -121,14 +125,17 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         pricing.step(each, machine, purpose).longer(beside.seconds(each, machine) if beside else {})
         for each in counts
     ]
+    ranks = None if inference else OfRank.of(loaded.spec.replicas, model, samples)
     if as_json:
-        typer.echo(json.dumps(_document(planned, refused, machine, beside), indent=2))
+        told = {**_document(planned, refused, machine, beside), "ranks": ranks and ranks._asdict()}
+        typer.echo(json.dumps(told, indent=2))
     else:
         # Layers that lie whole on a partition make partitions unlike each other.
-        told = planned if loaded.spec.replicas.whole_on else ()
-        each_one = chain.from_iterable(map(plan_text.of_each, told))
+        unlike = planned if loaded.spec.replicas.whole_on else ()
+        each_one = chain.from_iterable(map(plan_text.of_each, unlike))
         more = [*each_one, *_OF_LOSSES[loss], *(beside.lines() if beside else ())]
-        typer.echo("\n".join(plan_text.lines(planned, refused, machine, samples, more)))
+        lines = plan_text.lines(planned, refused, machine, samples, more)
+        typer.echo("\n".join([*(ranks.lines() if ranks else ()), *lines]))
     if plot is not None and planned:
         points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
         plot.write_text(plan_picture.draw(points, f"{loaded.metadata.name}: {purpose.value}"))

@@ -1,7 +1,7 @@
 """`disttrain resume`: go on with a run of this machine, or with a job of a cluster."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +11,15 @@ from disttrain.checkpoint import reading
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.cli import checkpoint_folder, wording
 from disttrain.cli.cluster_options import jobs_of, named, on_cluster
+from disttrain.cli.manifests import Assignments
 from disttrain.cli.run import JoinableAt, go_on
 from disttrain.cluster import errors, resources
 from disttrain.cluster.interface import Target
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.coordinator.journal import resume as resuming
 from disttrain.job import manifest_file
-from disttrain.job.spec import Spec
+from disttrain.job.finding import InvalidManifest
+from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.job.strategy_kind import Precision
 from disttrain.job.update_rule import in_manifests
@@ -38,18 +40,24 @@ _NO_METHOD = (
 
 
 @on_cluster
-def resume(target: Target, which: Which, joinable_at: JoinableAt = None) -> None:
+def resume(
+    target: Target,
+    which: Which,
+    assignments: Assignments = None,
+    joinable_at: JoinableAt = None,
+) -> None:
     """Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.
 
     A folder that exists is a run of this machine, which goes on by the manifest in DIR/job.yaml;
     a damaged checkpoint is refused before anything starts, as is a manifest by which it cannot be
-    gone on with, and it exits like `disttrain run`. A run that is complete is left as it is, unless
-    its manifest asks for more since. A run that others could join is joinable again where it was,
-    or at --joinable-at, by new tokens.
+    gone on with, and it exits like `disttrain run`. What --set changes is written into DIR/job.yaml
+    once it is accepted. A run that is complete is left as it is, unless its manifest asks for more
+    since. A run that others could join is joinable again where it was, or at --joinable-at, by new
+    tokens.
     Any other NAME is a job of the cluster, as are dtj/NAME and what is named with --namespace,
     --context or --kubeconfig, whatever folders there are.
 
-    Example: disttrain resume runs/digits-20260131-120000
+    Example: disttrain resume runs/digits-20260131-120000 --set spec.stop.epochs=20
 
     Example: disttrain resume dtj/digits
     """
@@ -59,10 +67,16 @@ def resume(target: Target, which: Which, joinable_at: JoinableAt = None) -> None
                 f"--joinable-at: {which} is a job of a cluster, which nobody joins; leave it out"
             )
             raise errors.WrongInput(message)
+        if assignments:
+            message = (
+                f"--set: {which} is a job of a cluster, whose manifest lies there; change it with "
+                f"`kubectl edit`, or leave --set out"
+            )
+            raise errors.WrongInput(message)
         with _said_why(target, which):
             _resume_job(target, which)
         return
-    raise typer.Exit(go_on(Path(which), check_checkpoint, joinable_at))
+    raise typer.Exit(go_on(Path(which), check_checkpoint, joinable_at, assignments or ()))
 
 
 def means_cluster(which: str, target: Target) -> bool:
@@ -104,18 +118,31 @@ def _resume_job(target: Target, which: str) -> None:
     typer.echo(f"{named(name)} resumed")
 
 
-def check_checkpoint(output: Path) -> None:
-    """Refuse a manifest by which a run cannot go on, and say from where it goes on.
+def check_checkpoint(run: RunFolder, job: DistTrainJob) -> None:
+    """Refuse a job by which a run cannot go on, and say from where it goes on.
 
     Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,
     ManifestChanged when the run cannot be gone on with by this manifest.
     """
-    run = RunFolder(output)
-    checkpoint = checkpoint_folder.require_whole(output)
+    _require_same_place(run, job)
+    checkpoint = checkpoint_folder.require_whole(run.checkpoints(job))
     if checkpoint is None:
         return
-    _require_possible(checkpoint, manifest_file.load_job(run.job).spec)
+    _require_possible(checkpoint, job.spec)
     typer.echo(_from_where(reading.read(checkpoint).manifest, run))
+
+
+def _require_same_place(run: RunFolder, job: DistTrainJob) -> None:
+    """Else it would begin anew, though it has checkpoints."""
+    with suppress(InvalidManifest):
+        place, before = run.checkpoints(job), run.checkpoints(manifest_file.load_job(run.job))
+        if place != before:
+            message = (
+                f"spec.checkpoint: the run's checkpoints are in {before.uri or before.folder}, got "
+                f"{place.uri or place.folder}; leave the place as it is, or bring all of them "
+                f"there and write it into {run.job.name}"
+            )
+            raise ManifestChanged(message)
 
 
 def _from_where(manifest: Manifest, run: RunFolder) -> str:

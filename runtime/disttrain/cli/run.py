@@ -1,6 +1,6 @@
 """`disttrain run`: train a job with processes of this machine, and go on with a run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,13 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
-from disttrain.launch.run_folder import Reach, RunFolder, default_folders, require_own
+from disttrain.launch.run_folder import (
+    Reach,
+    RunFolder,
+    default_folders,
+    require_own,
+    task_folder_of,
+)
 from disttrain.launcher import completion, launcher
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
@@ -79,7 +85,7 @@ def run(
     for warning in accepted.warnings:
         typer.echo(warning, err=True)
     _name_what_is_missed(job)
-    raise typer.Exit(train(job, output, manifest.parent, joinable_at))
+    raise typer.Exit(train(job, output, task_folder_of(manifest), joinable_at))
 
 
 def _name_what_is_missed(job: DistTrainJob) -> None:
@@ -122,19 +128,28 @@ def _new_by_default(job: DistTrainJob, task_folder: Path, opening: Opening) -> R
     raise AssertionError
 
 
-def go_on(path: Path, check: Callable[[Path], None], joinable_at: str | None = None) -> ExitCode:
+def go_on(
+    path: Path,
+    check: Callable[[RunFolder, DistTrainJob], None],
+    joinable_at: str | None = None,
+    assignments: Sequence[str] = (),
+) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
-    Nothing is started when the run is complete and its manifest asks for no more. `check` reads the
-    checkpoint, once nobody else writes any. `joinable_at`: instead of where it was joinable before.
+    Nothing is started when the run is complete and its manifest, with the assignments, asks for no
+    more. `check` reads the checkpoint, once nobody else writes any. `joinable_at`: instead of where
+    it was joinable before.
     """
     own = None if joinable_at is None else reach.parse_own("--joinable-at", joinable_at)
     folder = RunFolder(path.resolve())
     record = folder.read_record()
-    job = manifest_file.load_job(folder.job)
+    accepted = manifest_file.load_accepted(folder.job, assignments)
+    job = accepted.job
     completed = completion.read(folder.summary)
     if completed and completion.is_final(completed, completion.followed(folder), job.spec):
         typer.echo(_nothing_left(job, folder, completed))
+        if assignments:
+            typer.echo("What --set says asks for no more, and is not kept.")
         return ExitCode.COMPLETE
 
     if own is None and record.reach is not None:
@@ -143,8 +158,15 @@ def go_on(path: Path, check: Callable[[Path], None], joinable_at: str | None = N
 
     def prepare() -> Run:
         folder.require_free()
-        check(path)
-        return runs.resumed(job, folder, _newest_checkpoint, _opening(office))
+        for warning in accepted.warnings if assignments else ():
+            typer.echo(warning, err=True)
+        check(folder, job)
+        opening = _opening(office)
+        run = runs.resumed(job, folder, _newest_checkpoint, opening, is_changed=bool(assignments))
+        if assignments:
+            before = f"{_shown(folder)}/{folder.job_before.name}"
+            typer.echo(f"{folder.job.name} says what is set; as it was, it is in {before}")
+        return run
 
     return _watched(prepare, office)
 
@@ -154,8 +176,7 @@ def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) ->
     return (
         f"{job.metadata.name} is {wording.completed(completed)}. The model is "
         f"{shown}/{folder.model.name}. To train longer, ask for more by "
-        f"{wording.limit(completed.reason)} in {shown}/{folder.job.name}, "
-        f"and then: disttrain resume {shown}"
+        f"{wording.limit(completed.reason)}: disttrain resume {shown} --set PATH=VALUE"
     )
 
 
@@ -213,6 +234,7 @@ def _conclude(outcome: Outcome, run: Run) -> None:
             typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
         else:
             typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
+            typer.echo(f"The logs are in {shown}/{folder.logs.name}")
     else:
         typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
         typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)

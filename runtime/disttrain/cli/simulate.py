@@ -12,6 +12,7 @@ from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
+from disttrain.launch.run_folder import task_folder_of
 from disttrain.replica import task_calls
 from disttrain.simulation import machines, outcome, runs, step_time
 from disttrain.simulation.errors import NotSimulated
@@ -134,7 +135,7 @@ def _prepared(
     file: Path, counts: Sequence[int], assignments: Sequence[str]
 ) -> tuple[DistTrainJob, Setting]:
     job = manifest_file.load_accepted(file, assignments).job
-    setting = prepare(job, task_calls.load(job, file.absolute().parent))
+    setting = prepare(job, task_calls.load(job, task_folder_of(file)))
     runs.require_room(setting, counts)
     return job, setting
 

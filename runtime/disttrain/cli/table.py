@@ -137,6 +137,7 @@ LATER = {
     "open a cluster": "cluster.kubernetes_api:open_api",
     "open a link": "launcher.coordinator_link:open_link",
     "join a run": "launcher.joining:apply",
+    "say what is wrong": "job.validation:first_message",
     "stay in a run": "launcher.joining:stay",
     "take joiners in": "launcher.enrolment:Office",
     "use of resources": "cluster.usage:measure",

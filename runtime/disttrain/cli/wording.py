@@ -5,7 +5,7 @@ from math import nan
 
 from disttrain.coordinator.phases import INCARNATIONS_PER_RUN
 from disttrain.job.run_status import RunStatus
-from disttrain.job.status import DataStatus, SandblasterStatus
+from disttrain.job.status import DataStatus, SandblasterStatus, TrainingStatus
 from disttrain.job.stop import Stop, TargetMetric
 from disttrain.launch.outcome import Result
 from disttrain.launcher.completion import Completed
@@ -29,6 +29,12 @@ def measures(values: Mapping[str, float | None] | None) -> str:
     """The task's measures: `accuracy 0.972`; None is what was no number: `accuracy nan`."""
     known = (values or {}).items()
     return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
+
+
+def evaluated(training: TrainingStatus) -> str:
+    """Measures of the latest evaluation and of when: `accuracy 0.972 at 1,000 samples`."""
+    told = measures(training.metrics)
+    return told and told + known(training.metrics_samples, " at {:,} samples")
 
 
 def missed(target: TargetMetric | None, values: Mapping[str, float | None] | None) -> str:
@@ -158,7 +164,7 @@ def _quality(status: RunStatus) -> str:
     # Of a batch method the mean over the whole batch, which is no replica's recent loss.
     name = "objective" if status.is_batch else "training loss"
     loss = known(status.training.loss, f"{name} {{:.4g}}")
-    latest = measures(status.training.metrics)
+    latest = evaluated(status.training)
     return listed([loss, latest and f"test {latest}"], " · ")
 
 

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -88,6 +88,11 @@ class RunFolder:
     def job(self) -> Path:
         """The effective manifest, overrides included."""
         return self.path / "job.yaml"
+
+    @property
+    def job_before(self) -> Path:
+        """The same before `resume --set` has changed it."""
+        return self.path / "job.before.yaml"
 
     @property
     def record(self) -> Path:
@@ -301,6 +306,19 @@ class RunFolder:
                 f"{self.record.name} is missing or damaged"
             )
             raise NotARunFolder(message) from error
+
+
+def task_folder_of(manifest: Path) -> Path:
+    """Where a manifest's task lies: beside it, or of a run's own where that began, if it is there.
+
+    So a run's folder may be taken elsewhere, with the task beside its manifest.
+    """
+    run = RunFolder(manifest.absolute().parent)
+    if manifest.name == run.job.name:
+        with suppress(NotARunFolder):
+            began_in = run.read_record().task_folder
+            return began_in if began_in.is_dir() else run.path
+    return run.path
 
 
 def _lock(descriptor: int) -> None:

@@ -120,10 +120,17 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path, opening: Opening) ->
 
 
 def resumed(
-    job: DistTrainJob, folder: RunFolder, newest: NewestCheckpoint, opening: Opening
+    job: DistTrainJob,
+    folder: RunFolder,
+    newest: NewestCheckpoint,
+    opening: Opening,
+    *,
+    is_changed: bool = False,
 ) -> Run:
     """Prepare the next incarnation of the run in `folder`, from its newest checkpoint.
 
+    `is_changed`: the job is another one than the folder's manifest describes, and is written there;
+    what was there is kept beside it.
     Raises NotARunFolder, NothingToResume, OutputFolderUnusable, or OutputFolderInUse while it still
     runs; then nothing was changed.
     """
@@ -144,6 +151,9 @@ def resumed(
         task_folder = record.task_folder
         place = _place(job, folder, held, opening, task_folder=task_folder, uid=uid)
         place = replace(place, resume_from=checkpoint)
+        if is_changed:
+            atomic_file.replace(folder.job_before, folder.job.read_bytes())
+            atomic_file.replace(folder.job, defaults.written_out_text(job).encode())
         for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
         return _prepared(job, folder, place, held.pop_all())

@@ -76,7 +76,7 @@ def test_one_process_evaluates_whatever_the_manifest_says_of_training() -> None:
         (("--grid", "2by2"), "must be rows and columns, as 2x3, got '2by2'"),
         (("--grid", "0x2"), "must be rows and columns, as 2x3, got '0x2'"),
         (("--grid", "64x64"), "at most 1024 partitions, got 64x64"),
-        (("--partitions", "0"), "'--partitions': Input should be greater than or equal to 1"),
+        (("--partitions", "0"), "'--partitions': must be at least 1, got 0"),
     ],
 )
 def test_a_grid_that_cannot_be_is_refused(
@@ -121,6 +121,24 @@ def test_a_checkpoint_elsewhere_needs_the_job(
     assert "name its job with --job" in capsys.readouterr().err
     assert evaluated(monkeypatch, moved, "--job", tmp_path / "job.yaml") == 0
     assert "accuracy 1" in capsys.readouterr().out
+
+
+def test_the_task_of_a_runs_own_manifest_lies_where_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, "signs_own", a_line(100.0, 0.5))
+    moved = (run / "checkpoints" / "00000001").rename(tmp_path / "00000001")
+    assert evaluated(monkeypatch, moved, "--job", run / "job.yaml") == 0
+    assert "accuracy 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "checkpoints/00000001/manifest.json"])
+def test_of_a_file_of_a_run_the_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file = a_run(tmp_path, "signs_named", a_line(1.0, 0.0)) / name
+    assert evaluated(monkeypatch, file) == 2
+    assert capsys.readouterr().err.endswith(f"or that of a run: {file.parent}\n")
 
 
 def test_a_checkpoint_of_another_model_names_the_first_difference(

@@ -80,4 +80,5 @@ def test_a_file_is_no_checkpoint(
     model = tmp_path / "model.safetensors"
     model.write_bytes(b"exported before")
     assert exported(monkeypatch, model, tmp_path / "again.safetensors") == 2
-    assert f"{model} is a file; name the folder of a checkpoint" in capsys.readouterr().err
+    said = f"{model} is a file; name the folder of a checkpoint, or that of a run"
+    assert capsys.readouterr().err == f"error: {said}\n"

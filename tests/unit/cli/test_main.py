@@ -1,11 +1,14 @@
 """The command line as a whole: what it says about itself, what it imports, how it ends."""
 
 import importlib.metadata
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -85,10 +88,35 @@ def test_a_usage_writes_arguments_as_they_are_typed(command: str, usage: str) ->
     assert first == f"Usage: disttrain {command} {usage}"
 
 
+NUMBERS = {
+    "evaluate": 2,
+    "logs": 2,
+    "plan": 3,
+    "replay": 1,
+    "scale": 1,
+    "simulate": 4,
+    "timeline": 3,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_number_that_cannot_be_is_told_with_what_can(command: str) -> None:
+    parameters: list[Any] = list(command_line.loaded(command).params)  # typer's own types
+    numbers = [each.opts[0] for each in parameters if {each.min, each.max} != {None}]
+    assert len(numbers) == NUMBERS.get(command, 0)
+    for option, value in itertools.product(numbers, ("-1", "x", "nan", "inf", "1e999")):
+        refused = CliRunner().invoke(app, [command, "nowhere", option, value])
+        assert refused.exit_code == 2
+        head, _, said = refused.output.splitlines()[-1].partition(": must be a")
+        assert head == f"Error: Invalid value for '{option}'"
+        bound = "(t least|t most) [0-9.e+-]+"
+        assert re.fullmatch(f"{bound}, got {value}|.*number, got '{value}'", said)
+
+
 def test_a_submitted_job_is_printed_in_no_form_of_a_table() -> None:
     refused = CliRunner().invoke(app, ["submit", "job.yaml", "-o", "wide"])
     assert refused.exit_code == 2
-    assert "'wide' is not one of 'name', 'json', 'yaml'" in refused.output
+    assert "'-o': 'wide' is not one of 'name', 'json', 'yaml'" in refused.output
 
 
 def test_help_lists_the_commands() -> None:

@@ -6,9 +6,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from torch import nn
 
 from disttrain.cli import plan_picture, plan_text
 from disttrain.cli.main import main
+from disttrain.cli.plan_ranks import OfRank
+from disttrain.job.roles import Inner, Replicas
 from disttrain.parallel import Grid
 from disttrain.parallel.pricing import PartitionCost, PlannedStep
 
@@ -67,9 +70,48 @@ def test_json_has_every_figure(
     assert second["messages"] > 0
     assert found["machine"]["flops_per_second"] > 1e6
     assert found["refused"] == [
-        "1x5: 2: its output of 4 x 4 cannot be divided over 1 x 5 partitions; take fewer, or say "
-        "partitioning.2: whole"
+        "1x5: layer 2: its output of 4 x 4 cannot be divided over 1 x 5 partitions; take fewer, or "
+        "say partitioning.2: whole"
     ]
+
+
+def a_model() -> nn.Module:
+    """Three rows of 2 that are frozen, four rows of 5, and a bias of 4."""
+    frozen = nn.Embedding(3, 2)
+    frozen.requires_grad_(requires_grad=False)
+    return nn.Sequential(frozen, nn.Linear(5, 4))
+
+
+@pytest.mark.parametrize(
+    ("inner", "parameters", "nbytes", "said"),
+    [
+        (Inner.FSDP2, 2 + 2 * 5 + 2, 4 * (2 + 2 * 2 * 5 + 2 * 2), "has at most 14 of 30"),
+        (None, 30, 4 * (6 + 2 * 24), "each of 3 ranks (ddp) has 30 of 30 parameters"),
+    ],
+)
+def test_a_rank_has_its_rows_or_all_and_its_part_of_a_batch(
+    inner: Inner | None, parameters: int, nbytes: int, said: str
+) -> None:
+    found = OfRank.of(Replicas(ranks=3, inner=inner), a_model(), 8)
+    assert found is not None
+    assert (found.parameters, found.model_parameters, found.nbytes) == (parameters, 30, nbytes)
+    assert found.samples == 3
+    assert said in next(found.lines())
+    assert OfRank.of(Replicas(inner=inner), a_model(), 8) is None
+
+
+def test_what_ranks_have_is_told_before_the_partitions(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = ("--set", "spec.strategy={localSteps: {}}", "--set", "spec.replicas.ranks=2")
+    said = (job, "--partitions", "1", "--flops", "1e9", *ranks)
+    assert planned(monkeypatch, *said) == 0
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("each of 2 ranks (ddp) has ")
+    assert second.startswith("the time of ranks is not planned")
+    assert third.startswith("a batch of 8")
+    assert planned(monkeypatch, *said, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["ranks"]["samples"] == 4
 
 
 def test_it_says_what_a_job_moves_to_shards_and_partitions(

@@ -14,6 +14,7 @@ from builders.joiners import free_ports
 from builders.runs import set_field
 from disttrain.checkpoint import names, reading
 from disttrain.cli import checkpoint_folder, main
+from disttrain.job import manifest_file
 from disttrain.job.location import Location
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher import launcher
@@ -194,6 +195,12 @@ COMPLETE = {
 }  # fmt: skip
 
 
+def a_complete_run(folder: Path) -> Path:
+    run = a_run(folder, "signs_resumed", nn.Linear(1, 1))
+    (run / "summary.json").write_text(json.dumps(COMPLETE))
+    return run
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -204,14 +211,13 @@ def test_a_complete_run_is_told_and_left_as_it_is(
     capsys: pytest.CaptureFixture[str],
     started: list[object],
 ) -> None:
-    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
-    (run / "summary.json").write_text(json.dumps(COMPLETE))
+    run = a_complete_run(tmp_path)
     before = contents(run)
     assert resumed(monkeypatch, run) == 0
     assert capsys.readouterr().out == (
         "digits is complete (Epochs): 1 epoch, 1,797 samples in 12 s, accuracy 0.97, "
         f"staleness p50 2 p99 7 updates. The model is {run}/model.safetensors. To train longer, "
-        f"ask for more by spec.stop.epochs in {run}/job.yaml, and then: disttrain resume {run}\n"
+        f"ask for more by spec.stop.epochs: disttrain resume {run} --set PATH=VALUE\n"
     )
     assert (contents(run), started) == (before, [])
 
@@ -219,11 +225,92 @@ def test_a_complete_run_is_told_and_left_as_it_is(
 def test_a_complete_run_goes_on_when_its_manifest_asks_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
 ) -> None:
-    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
-    (run / "summary.json").write_text(json.dumps(COMPLETE))
+    run = a_complete_run(tmp_path)
     set_field(run, "stop.epochs", 2)
     assert resumed(monkeypatch, run) == 7
     assert len(started) == 1
+
+
+def test_what_is_set_is_followed_and_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+) -> None:
+    run = a_complete_run(tmp_path)
+    before = (run / "job.yaml").read_text()
+    more = ("--set", "spec.stop.epochs=2", "--set", "spec.replicas.count=5")
+    assert resumed(monkeypatch, run, *more) == 7
+    assert (run / "job.before.yaml").read_text() == before
+    kept = manifest_file.load_job(run / "job.yaml")
+    (begun,) = started
+    assert isinstance(begun, Run)
+    assert begun.job == kept
+    assert (kept.spec.stop.epochs, kept.spec.replicas.count) == (2, 5)
+    assert "job.yaml:8: warning: spec.strategy.downpour.optimizer" in capsys.readouterr().err
+
+
+def test_a_manifest_that_nothing_is_set_in_is_left_to_its_author(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
+) -> None:
+    manifest = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1)) / "job.yaml"
+    text = manifest.read_text() + "# A note.\n"
+    manifest.write_text(text)
+    assert resumed(monkeypatch, manifest.parent) == 7
+    assert (manifest.read_text(), len(started)) == (text, 1)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("spec.stop.epoch=4", "job.yaml: spec.stop.epoch: unknown field; did you mean 'epochs'?"),
+        ("spec.replicas.count=0", "spec.replicas.count: must be at least 1, got 0"),
+        ("spec.strategy={downpour: {optimizer: {sgd: {learningRate: 1}}}}", "was adagrad and is"),
+        ("spec.checkpoint.uri=s3://elsewhere/run", "leave the place as it is"),
+    ],
+)
+def test_what_is_set_amiss_changes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+    assignment: str,
+    said: str,
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    before = (run / "job.yaml").read_text()
+    assert resumed(monkeypatch, run, "--set", assignment) == 2
+    assert said in capsys.readouterr().err
+    assert ((run / "job.yaml").read_text(), started) == (before, [])
+
+
+def test_what_is_set_in_vain_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+) -> None:
+    run = a_complete_run(tmp_path)
+    before = (run / "job.yaml").read_text()
+    assert resumed(monkeypatch, run, "--set", "spec.replicas.count=5") == 0
+    assert "asks for no more, and is not kept" in capsys.readouterr().out
+    assert ((run / "job.yaml").read_text(), started) == (before, [])
+
+
+def test_a_damaged_manifest_can_be_mended_by_what_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    set_field(run, "replicas", {"count": 0})
+    assert resumed(monkeypatch, run, "--set", "spec.replicas.count=1") == 7
+    assert len(started) == 1
+
+
+def test_a_job_of_a_cluster_is_not_changed_by_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert resumed(monkeypatch, Path("dtj/digits"), "--set", "spec.stop.epochs=2") == 2
+    assert "--set: dtj/digits is a job of a cluster" in capsys.readouterr().err
 
 
 def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ def test_a_measure_that_is_no_number_is_shown() -> None:
     assert " · test accuracy nan, f1 0.5 · " in wording.progress_line(status)
 
 
+def test_it_is_said_how_old_measures_are() -> None:
+    training = TRAINING | {"metrics": {"accuracy": 0.5}, "metricsSamples": 12000}
+    status = RunStatus.model_validate(STATUS | {"training": training})
+    assert " · test accuracy 0.5 at 12,000 samples · " in wording.progress_line(status)
+    nothing = RunStatus.model_validate(STATUS | {"training": {"metricsSamples": 12000}})
+    assert "test" not in wording.progress_line(nothing)
+
+
 def test_a_warning_of_a_measure_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

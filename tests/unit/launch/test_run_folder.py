@@ -4,6 +4,7 @@ import fcntl
 import os
 import stat
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -165,6 +166,20 @@ def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> 
     folder.record.write_bytes(folder.record.read_bytes()[:-20])
     with pytest.raises(NotARunFolder, match=r"run\.json is missing or damaged"):
         folder.read_record()
+
+
+def test_a_task_lies_beside_its_manifest_or_where_the_run_began(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
+    assert run_folder.task_folder_of(run.job) == run.path
+    tasks = tmp_path / "tasks"
+    run.record.write_bytes(replace(a_record(), task_folder=tasks).to_json())
+    assert run_folder.task_folder_of(run.job) == run.path, "it was taken to another machine"
+    tasks.mkdir()
+    assert run_folder.task_folder_of(run.job) == tasks
+    assert run_folder.task_folder_of(run.path / "other.yaml") == run.path
+    run.record.write_text("{}")
+    assert run_folder.task_folder_of(run.job) == run.path, "it is no run's"
 
 
 def test_a_failure_survives_its_file(tmp_path: Path) -> None:
