@@ -34,10 +34,11 @@ class Merging:
         *,
         elements: int = 12,
         fragments: int = 1,
+        grace: str = str(GRACE_SECONDS),
     ) -> None:
         local = (
             f"{{steps: {32 * fragments}, fragments: {fragments}, quorum: 2, "
-            f"graceSeconds: {GRACE_SECONDS}, adopt: {adopt}, "
+            f"graceSeconds: {grace}, adopt: {adopt}, "
             f"outer: {{nesterov: {{learningRate: {RATE}, momentum: {MOMENTUM}}}}}}}"
         )
         self.job = a_job(

@@ -11,7 +11,7 @@ from disttrain.job.merged import OWN
 from disttrain.parameter_server import quorum
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.outer_rules.merged import MergedRule
-from disttrain.parameter_server.quorum import Quorum, Work
+from disttrain.parameter_server.quorum import Quorum, Rounds, Work
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.update_rule import Chunk
 from disttrain.state.fragments import WHOLE, Fragment
@@ -36,11 +36,12 @@ class Merging:
         self._state = state
         self._records = records
         self._patience = partial(quorum.patience, waits=waits)
+        self._own_grace = partial(quorum.grace, waits=waits)
         config = rule.config
-        self._quorums = [
-            Quorum(config.quorum, config.grace_seconds) for _ in range(config.fragments)
-        ]
+        self._quorums = [Quorum(config.quorum) for _ in range(config.fragments)]
         """Of each fragment."""
+        self._rounds: dict[int, Rounds] = {}
+        """By replica."""
         self._served_at: dict[int, float] = {}
         """By replica, when it began to get what it computes with."""
         self._waits_until: dict[int, float] = {}
@@ -75,18 +76,26 @@ class Merging:
         clock = self._state.clock
         if clock is not None:
             now, began = clock(), self._served_at.get(sender)
+            rounds = self._rounds.setdefault(sender, Rounds(len(self._quorums)))
+            rounds.pushed(fragment.number, now, began)
             self._waits_until[sender] = now + self._patience(None if began is None else now - began)
+
+    def _grace(self, present: Collection[int]) -> float:
+        if self._rule.config.grace_seconds is not None:
+            return self._rule.config.grace_seconds
+        known = [self._rounds[one].seconds for one in present if one in self._rounds]
+        return self._own_grace([seconds for seconds in known if seconds is not None])
 
     def due(self, live: Collection[int]) -> list[int]:
         """Fragments to merge now."""
         state = self._state
         if state.clock is None or not state.is_initialised:
             return []
-        now = state.clock()
+        now, gathered = state.clock(), state.gathered
         return [
             fragment
             for fragment, quorum in enumerate(self._quorums)
-            if quorum.is_due(state.gathered.get(fragment, {}), live, now)
+            if quorum.is_due(present := gathered.get(fragment, {}), live, now, self._grace(present))
         ]
 
     def holds(self, sender: int, vector: Vector | None, fragment: Fragment) -> bool:
@@ -125,5 +134,5 @@ class Merging:
     def forget(self, senders: Iterable[int]) -> None:
         """How fast these replicas were says nothing of their next incarnations."""
         for sender in senders:
-            self._served_at.pop(sender, None)
-            self._waits_until.pop(sender, None)
+            for noted in (self._served_at, self._waits_until, self._rounds):
+                noted.pop(sender, None)

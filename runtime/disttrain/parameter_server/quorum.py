@@ -1,7 +1,9 @@
 """When what replicas have pushed is merged, and how long a replica is asked to wait. Pure."""
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from fractions import Fraction
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 LEAST_PATIENCE_SECONDS = 2.0
@@ -12,6 +14,11 @@ waited for longer."""
 _SLACK = 0.5
 """Of the same time, where a replica computes meanwhile: the fetch has to be over before its next
 push."""
+
+_GRACE = 0.5
+"""Of the shortest time between two pushes of a fragment by a replica that is present. Each merge
+is a whole step of the outer rule: late pushes and new ones that make a quorum together would be
+one more of them."""
 
 COLUMNS = ("sender", "samples", "steps", "fragment")
 """Of the table in a checkpoint. Earlier versions wrote the first two of them."""
@@ -35,29 +42,64 @@ Gathered: TypeAlias = dict[int, dict[int, Work]]
 class Quorum:
     """Of one shard: as soon as enough replicas are present, a window for the others begins."""
 
-    def __init__(self, replicas: int, grace_seconds: float) -> None:
+    def __init__(self, replicas: int) -> None:
         """`replicas`: how many have to be present, if so many live."""
         self._replicas = replicas
-        self._grace_seconds = grace_seconds
         self._since: float | None = None
         """When there were enough."""
+        self.ends_at: float | None = None
+        """When the window is over; None: none is open."""
 
-    def is_due(self, present: Collection[int], live: Collection[int], now: float) -> bool:
-        """Whether to merge. `present`: who has pushed since the last merge; they may be dead."""
+    def is_due(
+        self, present: Collection[int], live: Collection[int], now: float, grace_seconds: float
+    ) -> bool:
+        """Whether to merge. `present`: who has pushed since the last merge; they may be dead.
+
+        `grace_seconds`: the length of the window, as it is known by now.
+        """
         if not present or (len(present) < self._replicas and set(live) - set(present)):
-            self._since = None
+            self.merged()
             return False
         if self._since is None:
             self._since = now
-        return not set(live) - set(present) or now >= self._since + self._grace_seconds
-
-    @property
-    def ends_at(self) -> float | None:
-        """When the window is over; None: none is open."""
-        return None if self._since is None else self._since + self._grace_seconds
+        self.ends_at = self._since + grace_seconds
+        return not set(live) - set(present) or now >= self.ends_at
 
     def merged(self) -> None:
-        self._since = None
+        self._since = self.ends_at = None
+
+
+class Rounds:
+    """In which time each fragment of one replica has its turn: the median of the latest times.
+
+    So neither a pause nor pushes ahead of their turn, as at the end of an epoch, count.
+    """
+
+    def __init__(self, fragments: int) -> None:
+        self.seconds: float | None = None
+        """None: not known."""
+        self._fragments = fragments
+        self._pushed_at: dict[int, float] = {}
+        self._latest: deque[float] = deque(maxlen=2 * fragments + 1)
+
+    def pushed(self, fragment: int, now: float, began: float | None) -> None:
+        """A push is complete. `began`: when the replica got what it computes with, if known."""
+        before = self._pushed_at.get(fragment)
+        if before is not None:
+            self._latest.append(now - before)
+        elif not self._pushed_at and began is not None:
+            self._latest.append((now - began) * self._fragments)
+        self._pushed_at[fragment] = now
+        self.seconds = median(self._latest) if self._latest else None
+
+
+def grace(round_seconds: Collection[float], *, waits: bool) -> float:
+    """How long a shard waits for others once the quorum is there.
+
+    `round_seconds`: of those who are present, as `Rounds` has them; empty: not known.
+    `waits`: they compute nothing meanwhile, and so have no time to give.
+    """
+    return 0.0 if waits else _GRACE * min(round_seconds, default=0.0)
 
 
 def weights(work: Mapping[int, Work]) -> dict[int, float]:

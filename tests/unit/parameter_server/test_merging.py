@@ -141,6 +141,108 @@ def test_a_fetch_waits_for_the_merge_as_long_as_it_may(adopt: str, seconds: floa
     assert one.fetch(0) is not None
 
 
+@pytest.mark.parametrize("fragments", [1, 3])
+def test_replicas_that_push_at_different_times_are_merged_once_a_round(fragments: int) -> None:
+    """Else stale pushes and new ones make a quorum together, and a round has several merges."""
+    elements = 460
+    one = Merging("add", elements=elements, fragments=fragments, grace="null")
+    draw, serial = torch.Generator().manual_seed(1), Serial(elements)
+    for sender in one.live:
+        assert one.fetch(sender) is not None
+    one.pass_time(8.0 / fragments)
+    place = torch.cat([torch.arange(run.first, run.end) for run in one.fragments[0].runs(elements)])
+    for _ in range(3):
+        for number in range(fragments):
+            for sender in one.live:
+                difference = torch.randn(elements, generator=draw)
+                one.push(sender, difference, number=number)
+                if number == 0:
+                    serial.push(sender, difference, 8, 1)
+                one.pass_time(1.0 / fragments)
+            if number == 0:
+                serial.merge()
+            near(one.parameters[place], serial.parameters[place])
+            one.pass_time(4.0 / fragments)
+
+
+@pytest.mark.parametrize(
+    ("adopt", "fragments", "seconds"), [("add", 1, 4.0), ("add", 3, 12.0), ("replace", 1, 0.0)]
+)
+def test_the_window_is_as_long_as_replicas_have_time(
+    adopt: str, fragments: int, seconds: float
+) -> None:
+    """Half of the faster one's turns, of eight seconds each; who waits for the merge has none."""
+    elements = 460
+    one = Merging(adopt, elements=elements, fragments=fragments, grace="null")
+    assert one.fetch(0) is not None
+    one.pass_time(2.0)
+    assert one.fetch(1) is not None
+    one.pass_time(8.0)
+    one.push(0, torch.ones(elements))
+    one.push(1, torch.ones(elements))
+    if seconds:
+        one.pass_time(seconds - 0.1)
+        assert one.state.gathered
+        one.pass_time(0.2)
+    assert not one.state.gathered
+
+
+def rounds_of(*pushes: tuple[int, float], fragments: int) -> float | None:
+    rounds = quorum.Rounds(fragments)
+    for fragment, at in pushes:
+        rounds.pushed(fragment, at, None)
+    return rounds.seconds
+
+
+TURNS = [(number % 4, 2.0 * number) for number in range(12)]
+"""Pushes of four fragments, of which each has its turn in eight seconds."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [(fragment, 22.0 + fragment / 100) for fragment in range(4)],
+        [(fragment, 86.0 + 2.0 * fragment) for fragment in range(4)],
+    ],
+    ids=["in turn", "all of them at the end of an epoch", "after a pause"],
+)
+def test_a_round_is_what_fragments_take_as_a_rule(more: list[tuple[int, float]]) -> None:
+    assert rounds_of(*TURNS, *more, fragments=4) == 8.0
+
+
+def test_a_round_is_not_known_before_a_fragment_has_come_twice() -> None:
+    assert rounds_of(*TURNS[:4], fragments=4) is None
+    assert rounds_of(*TURNS[:5], fragments=4) == 8.0
+
+
+def test_a_window_that_a_pause_has_made_long_ends_as_soon_as_a_round_is_short_again() -> None:
+    one = Merging("add", grace="null")
+    assert one.fetch(0) is not None
+    one.pass_time(100.0)
+    for sender in (0, 1):
+        one.push(sender, torch.ones(ELEMENTS))
+    one.pass_time(8.0)
+    assert one.state.gathered
+    for _ in range(2):
+        one.push(0, torch.ones(ELEMENTS))
+        one.pass_time(1.0)
+    assert not one.state.gathered
+
+
+def test_how_fast_a_replica_was_says_nothing_of_its_next_incarnation() -> None:
+    one = Merging("add", grace="null")
+    assert one.fetch(0) is not None
+    one.pass_time(8.0)
+    one.push(0, torch.ones(ELEMENTS))
+    one.replace([1, 2, 3])
+    one.replace(range(REPLICAS))
+    one.pass_time(8.0)
+    one.push(0, torch.ones(ELEMENTS))
+    one.push(1, torch.ones(ELEMENTS))
+    assert not one.state.gathered
+
+
 def test_a_fetch_is_answered_by_the_merge() -> None:
     one = Merging()
     one.push(0, torch.ones(ELEMENTS))
