@@ -120,7 +120,7 @@ CONTENDERS: Mapping[str, Callable[[Scale], dict[str, Any]]] = {
     "nesterov": lambda scale: local_steps(scale, outer={"nesterov": {}}, quorum=REPLICAS),
     "delayedNesterov": lambda scale: local_steps(scale, outer={"delayedNesterov": {}}),
     "Decoupled DiLoCo": lambda scale: local_steps(
-        scale, outer={"nesterov": {}}, quorum=REPLICAS - 1, graceSeconds=0.2, fragments=4
+        scale, outer={"nesterov": {}}, quorum=REPLICAS - 1, fragments=4
     ),
     "downpour": downpour,
 }

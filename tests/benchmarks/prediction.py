@@ -28,14 +28,15 @@ from disttrain.parameter_server.client import FetchClient, Push, PushClient
 from disttrain.transport.config import TransportKind
 
 NAMES = ("parameters", "prediction")
-JOB = parse_job(
-    SMALL,
-    assignments=[
-        PLAIN,
-        "spec.strategy.downpour={optimizer: {momentum: {learningRate: 0.01}}, "
-        "staleness: {predict: {}}}",
-    ],
+PREDICTING = (
+    "spec.strategy.downpour={optimizer: {momentum: {learningRate: 0.01}}, staleness: {predict: {}}}"
 )
+WIRES = {
+    "TLS": (TransportKind.TCP, []),
+    "TCP": (TransportKind.TCP, [PLAIN]),
+    "shared memory": (TransportKind.SHARED_MEMORY, [PLAIN]),
+}
+"""Between machines, the same without encryption, and on one machine."""
 
 
 def main() -> None:
@@ -45,17 +46,19 @@ def main() -> None:
     elements, rounds = (1_000_000, 3) if quick else (42_000_000, 21)
     figures: dict[str, Any] = {"parameters": elements, "rounds": rounds}
     bars: list[Bar] = []
-    for kind in (TransportKind.TCP, TransportKind.SHARED_MEMORY):
+    for wire in WIRES:
         with tempfile.TemporaryDirectory() as folder:
-            figures[kind.value] = found = measure(kind, elements, rounds, Path(folder))
+            figures[wire] = found = measure(wire, elements, rounds, Path(folder))
         for series, ratio in found["ratio"].items():
-            name = f"{kind.value}, {series}: prediction to parameters"
+            name = f"{wire}, {series}: prediction to parameters"
             bars.append(Bar(name, ratio, 1.1, at_least=False))
     print_report("prediction", figures, bars)
 
 
-def measure(kind: TransportKind, elements: int, rounds: int, folder: Path) -> dict[str, Any]:
-    with LoneShard(JOB, folder, kind, {placements.PARAMETERS: elements}) as shard:
+def measure(wire: str, elements: int, rounds: int, folder: Path) -> dict[str, Any]:
+    kind, assignments = WIRES[wire]
+    job = parse_job(SMALL, assignments=[*assignments, PREDICTING])
+    with LoneShard(job, folder, kind, {placements.PARAMETERS: elements}) as shard:
         config = shard.client_config(0)
         pushes, fetches = PushClient(config), FetchClient(config)
         memory = config.transport.memory("replica")

@@ -1,6 +1,6 @@
 """Logs of runs that never ran, for the audit: consistent at first, then broken on purpose."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,16 +61,27 @@ class LoggedRun:
         for shard in self._versions:
             self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=incarnation)
 
-    def push(self, replica: int, *, seconds: float = 1.0, samples: int = 8, **place: int) -> None:
-        """One update, applied and acknowledged everywhere, of the versions just before it.
+    def push(
+        self,
+        replica: int,
+        *,
+        seconds: float = 1.0,
+        samples: int = 8,
+        shards: Container[int] | None = None,
+        **place: int,
+    ) -> None:
+        """One update, applied and acknowledged, of the versions just before it.
 
-        `place`: its `lease` and `lease_offset`.
+        `shards`: which alone do, so that no account has its samples; else all. `place`: its `lease`
+        and `lease_offset`.
         """
         own = self._incarnations[replica]
         sequence = self._sequences.get((replica, own), 0) + 1
         self._sequences[replica, own] = sequence
         self.now += int(seconds * SECOND)
         for shard, (incarnation, count) in self._versions.items():
+            if shards is not None and shard not in shards:
+                continue
             read = {"read_version": count, "read_incarnation": incarnation}
             self._apply(shard, replica, samples=samples, **read, **place)
             self.note(
@@ -82,7 +93,8 @@ class LoggedRun:
                 version=count + 1,
                 samples=samples,
             )
-        self.summary["samples"] += samples
+        if shards is None:
+            self.summary["samples"] += samples
 
     def restart_shard(self, shard: int, version: int, lost: dict[int, int]) -> None:
         """An incarnation with a checkpoint's version; `lost`: how many updates of each replica."""

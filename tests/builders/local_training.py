@@ -81,13 +81,16 @@ class LocalTraining:
     def step(self, batch: Batch, spoil: Callable[[Tensor], Tensor] = lambda loss: loss) -> None:
         stepper = self.stepper
         gradient = stepper.begin_step()
-        values, labels = (each.to(self.device) for each in batch)
-        loss = spoil(functional.cross_entropy(self.model(values), labels))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self.loss(batch)
+        spoil(loss.mean).backward()  # type: ignore[no-untyped-call]
         position = Position(lease=1, offset=(stepper.counters.steps + 1) * SAMPLES)
-        scale = stepper.accrue(gradient, BatchLoss(loss), SAMPLES, position)
+        scale = stepper.accrue(gradient, loss, SAMPLES, position)
         stepper.push()
         stepper.adopt(gradient, scale, SAMPLES)
+
+    def loss(self, batch: Batch) -> BatchLoss:
+        values, labels = (each.to(self.device) for each in batch)
+        return BatchLoss(functional.cross_entropy(self.model(values), labels))
 
     @property
     def parameters(self) -> Tensor:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from builders import control_members, stand_in_coordinator
+from builders import control_members, issuing, stand_in_coordinator
 from builders.placements import a_placement
 from builders.transports import a_config, an_address
 from disttrain.coordinator.protocol import messages, payloads
@@ -17,6 +17,7 @@ from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
+from disttrain.job.transport import Encryption
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, Identity
 from disttrain.state.vector import Vector
@@ -28,7 +29,7 @@ from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB_UID = "lone-shard"
 PLAIN = "spec.transport.encryption=none"
-"""What is measured here is what a shard does, without certificates."""
+"""For what is to be measured of a shard alone: without it all is encrypted."""
 START_SECONDS = 60.0
 REPLICAS = 2
 
@@ -39,10 +40,12 @@ class LoneShard:
     def __init__(
         self, job: DistTrainJob, folder: Path, kind: TransportKind, elements: Mapping[Vector, int]
     ) -> None:
-        """`job`: what the shard is told; `PLAIN` is part of it."""
+        """`job`: what the shard is told."""
         self._job, self._folder, self._kind = job, folder, kind
         kept = job.spec.strategy.only_downpour.vectors
         self._placement = a_placement(elements, kept=kept)
+        is_plain = job.spec.transport.encryption is Encryption.NONE
+        self._issued = {} if is_plain else issuing.by_role(JOB_UID)
         self._transport = self._opened(Role.COORDINATOR)
         self._listener = self._transport.listen(an_address(kind, folder, "coordinator"))
         self._commands: dict[int, Command] = {}
@@ -97,7 +100,10 @@ class LoneShard:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
     def _opened(self, role: Role) -> Transport:
-        return open_transport(a_config(self._kind, job_uid=JOB_UID, role=role))
+        credentials = self._issued.get(str(JobRole[role.name]))
+        return open_transport(
+            a_config(self._kind, job_uid=JOB_UID, role=role, credentials=credentials)
+        )
 
     def _config(self) -> LaunchConfig:
         return LaunchConfig(
@@ -111,6 +117,7 @@ class LoneShard:
             listen_address=an_address(self._kind, self._folder, "shard"),
             transport=self._kind,
             threads=1,
+            credentials=self._issued.get(str(JobRole.SHARD)),
         )
 
     def _coordinate(self) -> None:

@@ -57,24 +57,40 @@ def figures(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+def measured(run: Path, folder: Path, *options: str) -> dict[str, float]:
+    printed = folder / "-".join(["printed", *options])
+    with evaluating(run, printed, *options) as command:
+        assert command.wait(TIMEOUT_SECONDS) == 0, printed.read_text()
+    return figures(printed.read_text())
+
+
+DIVISIONS = ((), ("--partitions", "2"), ("--grid", "2x2"))
+
+
 def test_partitions_measure_what_one_process_does(run: Path, tmp_path: Path) -> None:
-    found = []
-    for number, options in enumerate([(), ("--partitions", "2"), ("--grid", "2x2")]):
-        printed = tmp_path / str(number)
-        with evaluating(run, printed, *options) as command:
-            assert command.wait(TIMEOUT_SECONDS) == 0, printed.read_text()
-        found.append(printed.read_text())
-    wanted = figures(found[0])
+    wanted, *found = (measured(run, tmp_path, *options) for options in DIVISIONS)
     assert wanted.keys() == {"samples", "loss", "accuracy", "mirrored"}
-    for text in found[1:]:
-        assert figures(text) == pytest.approx(wanted, rel=1e-5)
+    for each in found:
+        assert each == pytest.approx(wanted, rel=1e-5)
+
+
+def test_what_partitions_have_trained_any_number_of_them_measures(tmp_path: Path) -> None:
+    divided = ("spec.replicas.partitions=2", "spec.parameterServer.shards=2")
+    with RunningJob(tmp_path, divided, MANIFEST) as job:
+        assert job.wait() == 0, job.printed()
+        summary = job.summary()
+        for options in DIVISIONS:
+            found = measured(job.output, tmp_path, *options)
+            assert found["loss"] == pytest.approx(summary["finalLoss"], rel=1e-4)
+            for name, wanted in summary["finalMeasures"].items():
+                assert found[name] == pytest.approx(wanted, rel=1e-4), (options, name)
 
 
 def test_a_model_that_cannot_be_divided_names_the_layer(run: Path, tmp_path: Path) -> None:
     with evaluating(run, tmp_path / "printed", "--partitions", "9") as command:
         assert command.wait(TIMEOUT_SECONDS) == 1
     said = (tmp_path / "printed").read_text()
-    assert "--partitions 9: head: 6 outputs cannot be divided over 9 partitions" in said
+    assert "--partitions 9: layer head: 6 outputs cannot be divided over 9 partitions" in said
 
 
 def descendants(pid: int) -> dict[int, str]:

@@ -1,5 +1,6 @@
 """Jobs whose replicas are partitions train what one process for each would."""
 
+import json
 import shutil
 import signal
 from functools import partial
@@ -35,6 +36,7 @@ LOCAL_STEPS = (
     "optimizer: {name: AdamW, arguments: {lr: 0.01}}}}",
     "spec.task.arguments={normalised: false}",
 )
+ROWS = (*LOCAL_STEPS, "spec.evaluation={everyEpochs: 1, keepBest: {}}")
 IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
@@ -85,6 +87,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (COUNTED, "partitions: 4", 1e-4),
         (BFLOAT16, "partitions: 2", 2e-2),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
+        (ROWS, "ranks: 3, inner: fsdp2", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (SANDBLASTER, IN_THE_FIRST, 1e-8),
         (WARM, "partitions: 2", 1e-3),
@@ -98,6 +101,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         "counted",
         "bfloat16",
         "local-steps",
+        "fsdp2",
         "sandblaster",
         "sandblaster-all-in-the-first",
         "warm-start",
@@ -112,8 +116,27 @@ def test_the_model_is_that_of_one_process(
     assert distance(several, one) <= bound
 
 
-def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None:
-    slow = ("spec.task.arguments={step_seconds: 0.3}", "spec.replicas.partitions=4")
+@pytest.mark.parametrize(
+    ("strategy", "divided", "others"),
+    [
+        (DOWNPOUR, {"partitions": 4}, ({"partitions": 1}, {"partitions": 2})),
+        (LOCAL_STEPS, {"ranks": 4, "inner": "fsdp2"}, ({"ranks": 1}, {"partitions": 2})),
+    ],
+    ids=["partitions", "fsdp2"],
+)
+def test_a_job_goes_on_divided_otherwise(
+    tmp_path: Path,
+    strategy: tuple[str, ...],
+    divided: dict[str, object],
+    others: tuple[dict[str, object], ...],
+) -> None:
+    arguments = {"normalised": strategy == DOWNPOUR}
+    replicas = {"count": 1, "device": "cpu", "threads": 1}
+    slow = (
+        *strategy,
+        f"spec.task.arguments={json.dumps({**arguments, 'step_seconds': 0.3})}",
+        f"spec.replicas={json.dumps(replicas | divided)}",
+    )
     (tmp_path / "divided").mkdir()
     with RunningJob(tmp_path / "divided", slow, MANIFEST) as job:
         job.wait_until(lambda status: status.get("samples", 0) >= 16)
@@ -121,11 +144,11 @@ def test_a_job_goes_on_with_another_number_of_partitions(tmp_path: Path) -> None
         job.wait()
         assert job.summary()["phase"] == "Stopped"
     found = []
-    for partitions in (1, 2):
-        output = tmp_path / str(partitions) / "output"
+    for number, other in enumerate(others):
+        output = tmp_path / str(number) / "output"
         shutil.copytree(job.output.parent, output.parent)
-        set_field(output, "replicas.partitions", partitions)
-        set_field(output, "task.arguments", {})
+        set_field(output, "replicas", replicas | other)
+        set_field(output, "task.arguments", arguments)
         with RunningJob.resumed(output) as job_that_goes_on:
             assert job_that_goes_on.wait() == 0, job_that_goes_on.printed()
             job_that_goes_on.assert_promises_held()
@@ -156,9 +179,25 @@ def total(address: str, metric: str) -> float:
     return scraping.total(scraping.scraped(address), f"disttrain_{metric}_total")
 
 
+IN_RANKS = ("spec.replicas={ranks: 2, inner: fsdp2, device: cpu, threads: 1}", *LOCAL_STEPS)
+ROWS_ALONE = ("a rank has all of a parameter only while the model computes", "let inner be ddp")
+
+
 @pytest.mark.parametrize(
     ("assignments", "said"),
     [
+        (
+            (*IN_RANKS, "spec.task.entrypoint=divided_images:Penalised"),
+            ROWS_ALONE,
+        ),
+        (
+            (*IN_RANKS, "spec.task.entrypoint=divided_images:Penalised", "spec.evaluation={}"),
+            ROWS_ALONE,
+        ),
+        (
+            (*IN_RANKS, "spec.task.entrypoint=divided_images:Bypassing", "spec.evaluation={}"),
+            ROWS_ALONE,
+        ),
         (
             ("spec.replicas.partitions=9", "spec.parameterServer.shards=null"),
             ("head: 6 outputs cannot be divided over 9 partitions", "head: whole"),
@@ -181,7 +220,7 @@ def total(address: str, metric: str) -> float:
         ),
         (
             ("spec.replicas={partitions: 2}", "spec.parameterServer.shards=1"),
-            ("must be at least 2 (spec.replicas.partitions), got 1",),
+            ("must be at least 2, got 1", "each of 2 partitions (spec.replicas.partitions)"),
         ),
         (
             ("spec.replicas={partitions: 4, grid: 1x3}",),

@@ -98,6 +98,8 @@ def test_a_pod_that_is_told_to_end_while_its_replica_forms_ends_the_incarnation_
         first = PAIR[told]
         job.start("coordinator", "shard-0", "shard-1", first)
         job.wait_until(lambda status: first in {each["name"] for each in status["members"]})
+        # From then on it tells the coordinator that it ends.
+        job.wait_until(lambda _: "waits for the other processes" in job.log(first))
         job.tell_to_end(first)
         assert job.wait(first) == ExitCode.COMPLETE
         job.wait_until(lambda _: job.member(first)["state"] == "dead")

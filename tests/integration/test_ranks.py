@@ -27,8 +27,9 @@ PROVING = local_steps_jobs.proving(
     "optimizer: {name: AdamW, arguments: {lr: 0.01}}",
     "count: 1",
     audit="full",
-    parameterServer={"shards": 2},
+    parameterServer={"shards": 3},
 )
+INNER, INNERS = "spec.replicas.inner", ("ddp", "fsdp2")
 COUNTING = local_steps_jobs.counting(
     "steps: 4",
     "{count: 2, ranks: 2, inner: ddp}",
@@ -72,15 +73,21 @@ def trained(job: RunningJob) -> Tensor:
 @pytest.mark.parametrize("merges", others_at_night([], ["steps=8", "fragments=4", "quorum=1"]))
 def test_one_learner_is_the_same_whatever_its_ranks(tmp_path: Path, merges: list[str]) -> None:
     settings = [f"spec.strategy.localSteps.{each}" for each in merges]
-    ends = []
-    for ranks in (1, 3):
-        folder = tmp_path / str(ranks)
+    ranks = {
+        "alone": [],
+        **{inner: ["spec.replicas.ranks=3", f"{INNER}={inner}"] for inner in INNERS},
+    }
+    ends = {}
+    for name, several in ranks.items():
+        folder = tmp_path / name
         folder.mkdir()
-        with RunningJob(folder, [f"spec.replicas.ranks={ranks}", *settings], PROVING) as job:
+        with RunningJob(folder, [*several, *settings], PROVING) as job:
             assert job.wait() == 0
             job.assert_promises_held()
-            ends.append(trained(job))
-    assert float((ends[1] - ends[0]).norm() / ends[0].norm()) < 1e-5
+            ends[name] = trained(job)
+    alone = ends.pop("alone")
+    for name, end in ends.items():
+        assert float((end - alone).norm() / alone.norm()) < 1e-5, name
 
 
 def pids(job: RunningJob, names: tuple[str, ...]) -> list[int]:
@@ -96,12 +103,13 @@ def is_whole_again(status: dict[str, Any]) -> bool:
     return all(now.get(name) == (2, "live") for name in MEMBERS)
 
 
+@pytest.mark.parametrize("inner", INNERS)
 @pytest.mark.parametrize(("name", "number"), strikes(MEMBERS))
 def test_a_rank_that_dies_takes_its_own_group_along_and_nobody_else(
-    tmp_path: Path, name: str, number: int
+    tmp_path: Path, name: str, number: int, inner: str
 ) -> None:
     slow = f"spec.task.arguments={{step_seconds: 1.0, hurry: {tmp_path / 'hurry'}}}"
-    with RunningJob(tmp_path, [slow], COUNTING) as job:
+    with RunningJob(tmp_path, [slow, f"{INNER}={inner}"], COUNTING) as job:
         job.wait_until(has_begun)
         others, before = pids(job, OTHERS), pids(job, MEMBERS)
         job.signal(name, number)

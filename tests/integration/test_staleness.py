@@ -20,7 +20,9 @@ ASSIGNMENTS = (
 
 
 def counts(job: RunningJob) -> Tensor:
-    return load_file(job.output / "model.safetensors")["counts"]
+    exported = load_file(job.output / "model.safetensors")
+    (counted,) = (value for name, value in exported.items() if name.startswith("counts"))
+    return counted
 
 
 def refused(job: RunningJob) -> int:
@@ -79,6 +81,61 @@ def test_what_single_shards_had_applied_is_told_from_what_a_resume_repeats(
         assert refused(job) > 10
         assert int(counts(job).min()) >= 6
         assert job.summary()["samples"] == 6 * SAMPLES
+        job.assert_promises_held()
+
+
+OF_TWO_PROCESSES = (
+    *ASSIGNMENTS,
+    "spec.task.entrypoint=counting:CountingInParts",
+    "spec.parameterServer.shards=2",
+    "spec.replicas.count=2",
+    "spec.stop.epochs=1",
+)
+PARTITIONS = (*OF_TWO_PROCESSES, "spec.replicas.partitions=2")
+RANKS = (
+    *OF_TWO_PROCESSES,
+    "spec.strategy={localSteps: {steps: 2, maximumAge: 1, optimizer: {name: SGD, "
+    "arguments: {lr: 1.0}}}}",
+    "spec.replicas.count=3",
+    "spec.replicas.ranks=2",
+    "spec.replicas.inner=fsdp2",
+)
+
+
+OF_EITHER_KIND = pytest.mark.parametrize(
+    ("processes", "least"), [(PARTITIONS, 1.0), (RANKS, 0.1)], ids=["partitions", "ranks"]
+)
+"""And how often each sample counts at least: with `average`, a push is a part of all of them."""
+
+
+@pytest.mark.parametrize("audit", others_at_night("full", "summary"))
+@OF_EITHER_KIND
+def test_all_processes_go_back_to_what_each_has_pushed(
+    tmp_path: Path, processes: tuple[str, ...], least: float, audit: str
+) -> None:
+    with RunningJob(tmp_path, [*processes, f"spec.audit={audit}"]) as job:
+        assert job.wait() == 0
+
+        assert refused(job) > 5
+        summary = job.summary()
+        assert (summary["samples"], summary["samplesRepeated"]) == (SAMPLES, 0)
+        assert float(counts(job).min()) >= least
+        job.assert_promises_held()
+
+
+@pytest.mark.parametrize("process", others_at_night("replica-1-1", "replica-1-0"))
+@OF_EITHER_KIND
+def test_one_of_them_that_dies_meanwhile_leaves_nothing_out(
+    tmp_path: Path, processes: tuple[str, ...], least: float, process: str
+) -> None:
+    with RunningJob(tmp_path, processes) as job:
+        job.wait_until(lambda status: status.get("samples", 0) >= SAMPLES // 4)
+        job.kill(process)
+        assert job.wait() == 0
+
+        assert refused(job) > 0
+        assert job.summary()["samples"] == SAMPLES
+        assert float(counts(job).min()) >= least
         job.assert_promises_held()
 
 

@@ -5,9 +5,24 @@ from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
 _UNIT = "tests/unit"
+_INTEGRATION = "tests/integration"
 
 
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="a plan in which each rank has the gradients of frozen parameters",
+        file=f"{_R}/cli/plan_ranks.py",
+        old="(1 + each.requires_grad)",
+        new="2",
+        tests=(f"{_UNIT}/cli/test_plan.py",),
+    ),
+    Mutant(
+        name="a resume that forgets what was set when it is resumed again",
+        file=f"{_R}/cli/run.py",
+        old="is_changed=bool(assignments)",
+        new="is_changed=False",
+        tests=(f"{_UNIT}/cli/test_resume.py",),
+    ),
     Mutant(
         name="a plan in which gradients go back to where none are needed",
         file=f"{_R}/parallel/counting.py",
@@ -100,8 +115,36 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_ranks.py",),
     ),
     Mutant(
+        name="ranks with rows of their own that all count alike",
+        file=f"{_R}/replica/sharded_model.py",
+        old="found.mean * (counted * self.part.ranks / count if count else 0.0)",
+        new="found.mean * 1.0",
+        tests=(f"{_INTEGRATION}/test_sharded_models.py",),
+    ),
+    Mutant(
+        name="ranks that normalise with statistics of their own",
+        file=f"{_R}/replica/sharded_model.py",
+        old="        partition_values.broadcast([*self.model.buffers()], self.group)\n",
+        new="",
+        tests=(f"{_INTEGRATION}/test_sharded_models.py",),
+    ),
+    Mutant(
+        name="a model that stays gathered, whatever its values are",
+        file=f"{_R}/replica/sharded_model.py",
+        old='        cast("Any", self.model).reshard()\n',
+        new="",
+        tests=(f"{_INTEGRATION}/test_sharded_models.py",),
+    ),
+    Mutant(
+        name="a rank without samples whose first one counts",
+        file=f"{_R}/replica/parts.py",
+        old="        first, end = self._bounds(samples)\n        return end - first\n",
+        new="        first, end = self.bounds(samples)\n        return end - first\n",
+        tests=(f"{_INTEGRATION}/test_sharded_models.py",),
+    ),
+    Mutant(
         name="ranks of a strategy that has none",
-        file=f"{_R}/job/rules/general.py",
+        file=f"{_R}/job/rules/replicas.py",
         old="if ranks == 1 or alone is None:",
         new="if True:",
         tests=(f"{_UNIT}/job/test_local_steps.py",),
@@ -173,8 +216,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an evaluation that the first partition computes alone",
         file=f"{_R}/replica/prepared.py",
-        old="nullcontext if self.divided is None else self.divided.evaluating(model)",
-        new="nullcontext",
+        old="        return self.of_several.evaluating(model, split)\n",
+        new="        return evaluation.alone\n",
         tests=(f"{_UNIT}/replica/test_evaluations_of_partitions.py",),
     ),
     Mutant(
@@ -453,6 +496,55 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/parameter_server/quorum.py",
         old="        return not set(live) - set(present) or now",
         new="        return now",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a merge of whoever makes a quorum, as soon as it is there",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="_GRACE * min(round_seconds, default=0.0)",
+        new="0.0",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="replicas that wait for a merge and have to wait for others too",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="return 0.0 if waits else _GRACE",
+        new="return _GRACE",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a window by the pushes of an earlier incarnation",
+        file=f"{_R}/parameter_server/merging.py",
+        old="self._waits_until, self._rounds)",
+        new="self._waits_until)",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a window as long as one fragment's turn",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="(now - began) * self._fragments",
+        new="now - began",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a run that begins anew where its checkpoints are not",
+        file=f"{_R}/cli/resume.py",
+        old="        if place != before:\n",
+        new="        if False:\n",
+        tests=(f"{_UNIT}/cli/test_resume.py",),
+    ),
+    Mutant(
+        name="a round as long as the latest one",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="median(self._latest)",
+        new="self._latest[-1]",
+        tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a window that stays as long as it was when it began",
+        file=f"{_R}/parameter_server/quorum.py",
+        old="self.ends_at = self._since + grace_seconds",
+        new="self.ends_at = self.ends_at or self._since + grace_seconds",
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),
     Mutant(
@@ -1276,16 +1368,16 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
     ),
     Mutant(
-        name="pushes that were not sent and are counted",
+        name="pushes that were not sent, of which no log tells",
         file=f"{_R}/replica/client_threads.py",
-        old="push.sequence -= self._held_back",
+        old="self._ledger.held_back(push, self.client.shards)",
         new="pass",
         tests=(f"{_UNIT}/replica/test_too_stale.py",),
     ),
     Mutant(
         name="a push of what was computed after one that was too old",
         file=f"{_R}/replica/client_threads.py",
-        old="            self._held_back += 1\n"
+        old="            self._ledger.held_back(push, self.client.shards)\n"
         "            self._free.put(outgoing)\n"
         "            return\n",
         new="            pass\n",

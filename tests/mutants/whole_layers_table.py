@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a layer in a manifest on a partition that there is not",
-        file=f"{_R}/job/rules/general.py",
+        file=f"{_R}/job/rules/replicas.py",
         old="        if place > last:\n",
         new="        if False:\n",
         tests=("tests/unit/job/test_whole_layers.py",),

@@ -59,6 +59,9 @@ class SimGroup(Collective):
     def all_reduce(self, tensor: Tensor) -> None:
         raise NotImplementedError
 
+    def all_gather(self, into: Tensor, own: Tensor) -> None:
+        raise NotImplementedError
+
     def broadcast(self, tensor: Tensor) -> None:
         raise NotImplementedError
 

@@ -40,6 +40,12 @@ class Counts(nn.Module):
         self.counts = nn.Parameter(torch.zeros(samples))
         self.last_updates = nn.Parameter(torch.zeros(BLOCK))
 
+    def forward(self, batch: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum and the mean of the counts of a batch, or of all, and all updates."""
+        counts = self.counts if batch is None else self.counts[batch]
+        updates = self.first_updates.sum() + self.last_updates.sum()
+        return counts.sum(), counts.mean(), updates
+
 
 class Numbers(Dataset[int]):
     """Sample i is the number i."""
@@ -90,8 +96,8 @@ class Counting(disttrain.Task):
         assert isinstance(model, Counts)
         if torch.is_grad_enabled():
             self._step()
-        updates = model.first_updates.sum() + model.last_updates.sum()
-        total = -model.counts[batch].sum() - updates
+        counts, _, updates = model(batch)
+        total: Tensor = -counts - updates
         if self.nan_from_sample is not None and bool((batch >= self.nan_from_sample).any()):
             # The square root of zero has no finite gradient, while the loss stays a number.
             total = total + (0.0 * updates).sqrt()
@@ -114,7 +120,9 @@ class Counting(disttrain.Task):
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         assert isinstance(model, Counts)
         time.sleep(self.measure_seconds)
-        return {"counted": model.counts.detach().mean() * len(batch)}
+        mean: Tensor = model()[1]
+        counted: Tensor = mean.detach() * len(batch)
+        return {"counted": counted}
 
 
 class Labelled(Counting):

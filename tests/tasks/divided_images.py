@@ -118,6 +118,25 @@ class Decaying(DividedImages):
         return whole
 
 
+class Penalised(DividedImages):
+    """Calls the model, and adds a penalty on a layer's parameters."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        images, labels = batch
+        penalty = model.get_parameter("hidden.weight").square().sum()
+        return functional.cross_entropy(model(images), labels) + 0.01 * penalty
+
+
+class Bypassing(DividedImages):
+    """Computes with a layer's parameters, and never calls the model."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        images, labels = batch
+        hidden = model.get_submodule("hidden")
+        assert isinstance(hidden, nn.Linear)
+        return functional.cross_entropy(images.flatten(1)[:, :100] @ hidden.weight.T, labels)
+
+
 class Measured(DividedImages):
     """Calls the model several times for its measures. Images of the test are not those of training.
 

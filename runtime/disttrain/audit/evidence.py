@@ -71,6 +71,8 @@ class Incarnation:
     records: Records
     ends_in_half: bool = False
     """The last record is not whole."""
+    shards: tuple[frozenset[int], ...] = ()
+    """Those that have answered each of a replica's processes, where it has several."""
 
     @property
     def name(self) -> str:

@@ -129,27 +129,37 @@ def _unheld(replica: Incarnation, applied: Held) -> Iterator[str]:
 
 
 def _gaps(replica: Incarnation, evidence: Evidence, applied: Held) -> Iterator[str]:
-    """A push begins when all shards have answered the one before."""
+    """A push begins when all shards of its process have answered the one before."""
     refused = sequences(replica.of(ReplicaKind.REFUSED), "number")
     acknowledged = replica.each()
-    everywhere: set[int] = set()
-    for shard in applied:
-        everywhere |= applied[shard].get(replica.sender, set())
-    latest = max(everywhere, default=0)
+    there = frozenset(
+        incarnation.index
+        for incarnation in evidence.shard_incarnations
+        if incarnation.run == replica.run
+    )
+    held = {shard: applied.get(shard, {}).get(replica.sender, set()) for shard in there}
+    answered = {
+        shard: sequences(acknowledged[acknowledged["shard"] == shard], "number") for shard in there
+    }
+    back = replica.of(ReplicaKind.HELD_BACK)
+    apart = [shards & there for shards in replica.shards if shards] or [there]
+    latest = {shards: _latest(held, shards) for shards in apart}
     if evidence.is_running:
         # What shards hold beyond this may have come when the replica's log was read already.
-        latest = min(latest, int(acknowledged["number"].max(initial=0)))
-    before = set(range(1, latest)) - refused
-    for shard in sorted(
-        {
-            incarnation.index
-            for incarnation in evidence.shard_incarnations
-            if incarnation.run == replica.run
-        }
-    ):
-        mine = sequences(acknowledged[acknowledged["shard"] == shard], "number")
-        for number in sorted(before - mine):
-            yield f"{replica.name} has no answer of shard-{shard} to push {number}, but went on"
+        latest = {shards: min(last, _latest(answered, shards)) for shards, last in latest.items()}
+    # Of one that has answered nobody it is not known whose it is.
+    silent = there.difference(*apart)
+    for shards, last in [*latest.items(), (silent, min(latest.values()))]:
+        before = set(range(1, last)) - refused
+        for shard in sorted(shards):
+            held_back = sequences(back[back["shard"] == shard], "number")
+            for number in sorted(before - answered[shard] - held_back):
+                yield f"{replica.name} has no answer of shard-{shard} to push {number}, but went on"
+
+
+def _latest(numbers: Mapping[int, set[int]], shards: frozenset[int]) -> int:
+    """The largest number at any of these shards; 0: none."""
+    return max((max(numbers[shard], default=0) for shard in shards), default=0)
 
 
 def _unreported(evidence: Evidence, surviving: Held, histories: Sequence[History]) -> Iterator[str]:

@@ -200,6 +200,7 @@ def _together(files: Sequence[Incarnation]) -> Incarnation:
         first,
         records=np.concatenate([each.records for each in files]),
         ends_in_half=any(each.ends_in_half for each in files),
+        shards=tuple(frozenset(each.each()["shard"].tolist()) for each in files),
     )
 
 

@@ -1,6 +1,6 @@
 """The account of the data: what was applied is what the summary says, repeats included."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from disttrain.audit.evidence import Evidence, Incarnation, Records, Summary, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
@@ -40,13 +40,14 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
         return not_checkable(PROMISE, why)
     if any(len(incarnation.folded) for incarnation in evidence.shard_incarnations):
         return _check_sums(evidence, summary, histories)
-    back = _gone_back(evidence)
+    back, dead = _gone_back(evidence), _dead(evidence)
     all_applied = _applied(evidence, histories)
     applied = {push: samples for push, samples in all_applied.items() if push not in back}
     skipped = sum(_skipped(incarnation) for incarnation in evidence.replica_incarnations)
     processed = sum(applied.values()) + skipped
-    returned = sum(all_applied.get(push, 0) for push in back) if evidence.last_run else 0
-    most_open = _most_open(evidence, histories, applied)
+    again = back if evidence.last_run else _of(dead, back)
+    returned = sum(all_applied.get(push, 0) for push in again)
+    most_open = _most_open(evidence, histories, applied, dead)
     violations = [
         *_wrong_account(evidence, summary, (processed, processed + returned), most_open),
         *_wrong_epochs(evidence, summary),
@@ -97,7 +98,12 @@ def _why_not_by_sums(evidence: Evidence, summary: Summary) -> str | None:
     return "the run was resumed" if evidence.last_run else "a replica died"
 
 
-def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applied) -> int | None:
+def _most_open(
+    evidence: Evidence,
+    histories: Sequence[History],
+    applied: Applied,
+    dead: Container[tuple[int, ...]],
+) -> int | None:
     """How many processed samples the summary may leave out; None: the job did not end in order.
 
     What of a dead replica's work counts, the shards say when they fence it. What only some of them
@@ -109,9 +115,8 @@ def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applie
     summary = evidence.summary
     if summary is None or summary.phase not in _ENDED_IN_ORDER:
         return None
-    dead = _dead(evidence)
     undone = {push for history in histories for push in _undone(history, by_resume=False)}
-    lost = {push for push in undone if push[:2] in dead}
+    lost = _of(dead, undone)
     skipped = sum(
         _skipped(incarnation)
         for incarnation in evidence.replica_incarnations
@@ -149,6 +154,10 @@ def _dead(evidence: Evidence) -> set[SenderIncarnation]:
     return fenced | replaced | earlier
 
 
+def _of(senders: Container[tuple[int, ...]], pushes: Iterable[Push]) -> set[Push]:
+    return {push for push in pushes if push[:2] in senders}
+
+
 def _skipped(replica: Incarnation) -> int:
     return int(replica.of(ReplicaKind.NOT_FINITE)["samples"].sum())
 
@@ -164,11 +173,17 @@ def _applied(evidence: Evidence, histories: Sequence[History]) -> Applied:
 
 
 def _gone_back(evidence: Evidence) -> dict[Push, tuple[int, set[int]]]:
-    """Pushes that a shard refused as too old: their samples, and all shards that refused them.
+    """Pushes that a shard refused as too old, and those held back after them.
 
-    The samples went back and count when they are pushed again, whatever other shards have applied.
+    Their samples, and all shards that did not get or take them. The samples went back and count
+    when they are pushed again, whatever other shards have applied.
     """
     found: dict[Push, tuple[int, set[int]]] = {}
+    for replica in evidence.replica_incarnations:
+        for record in replica.of(ReplicaKind.HELD_BACK):
+            push = (*replica.sender, int(record["number"]))
+            _, shards = found.setdefault(push, (int(record["samples"]), set()))
+            shards.add(int(record["shard"]))
     for incarnation in evidence.shard_incarnations:
         for record in incarnation.of(ShardKind.REFUSED):
             if record["reason"] == Reason.TOO_STALE:
@@ -189,8 +204,9 @@ def _wrong_account(
 ) -> Iterator[str]:
     """Who repeated samples, a warm start or the batch method that followed, is in no summary.
 
-    `logged`: without and with what single shards had applied of pushes that went back. A resumed
-    run counts that as repeated, as far as shards came back with it.
+    `logged`: without and with what single shards had applied of pushes that went back. It counts as
+    repeated where the replica died before it could say so, and in a resumed run, as far as shards
+    came back with it.
     """
     processed, with_returned = logged
     most = summary.samples_by_updates + summary.samples_repeated

@@ -1,4 +1,4 @@
-"""The only door to torch.distributed: a process group over gloo, and how it is formed.
+"""A process group over gloo, and how it is formed.
 
 Its messages are neither encrypted nor authenticated; see docs/security.md.
 """
@@ -85,6 +85,22 @@ class GlooGroup(Collective):
         if tensor.numel():
             _through_host(tensor, lambda host: self._run(self._group.allreduce, host))
 
+    def all_gather(self, into: Tensor, own: Tensor) -> None:
+        if not own.numel():
+            return
+        given = own.detach().cpu().contiguous()
+
+        def gather(host: Tensor) -> None:
+            rows = [*_bytes(host).view(into.numel() // own.numel(), -1)]
+            self._in_step(lambda: self._group.allgather([rows], [_bytes(given)]))
+
+        _through_host(into, gather)
+
+    @property
+    def backend(self) -> Any:
+        """What torch calls a process group of gloo."""
+        return self._group
+
     def broadcast(self, tensor: Tensor) -> None:
         if tensor.numel():
             # As bytes: gloo does not know every type of element.
@@ -96,12 +112,15 @@ class GlooGroup(Collective):
         host: Tensor,
         seconds: float | None = None,
     ) -> None:
+        self._in_step(partial(start, [host]), seconds)
+
+    def _in_step(self, start: Callable[[], Any], seconds: float | None = None) -> None:
         """Run an operation to its end, in its place among those of the other members."""
         if not self._is_in_step:
             message = "the group is not in step any more"
             raise GroupLost(message)
         self._is_in_step = False
-        self._wait(partial(start, [host]), seconds)
+        self._wait(start, seconds)
         self._is_in_step = True
 
     def _wait(self, start: Callable[[], Any], seconds: float | None) -> None:

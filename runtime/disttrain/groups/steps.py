@@ -34,6 +34,10 @@ class Collective(ABC):
     def all_reduce(self, tensor: Tensor) -> None:
         """Make each process's tensor the sum of all, with the same bits everywhere. As `sum`."""
 
+    @abstractmethod
+    def all_gather(self, into: Tensor, own: Tensor) -> None:
+        """Fill a tensor with each process's own one, of equal sizes, in their order. As `sum`."""
+
     @property
     def peers(self) -> Communicator:
         """The same members as partitions of a model, whose calls raise as `sum`."""

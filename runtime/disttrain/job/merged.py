@@ -28,7 +28,8 @@ class Merged(ShardRule):
     replicas: Count
     """Of the job."""
     quorum: Count
-    grace_seconds: NotNegative
+    grace_seconds: NotNegative | None
+    """None: as long as replicas have time."""
     fragments: Count = 1
     """Each is merged by itself."""
 

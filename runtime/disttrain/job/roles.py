@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from disttrain.job.section import (
     ON_A_CLUSTER,
@@ -12,7 +12,6 @@ from disttrain.job.section import (
     NotNegative,
     Positive,
     Section,
-    refused,
 )
 
 
@@ -71,7 +70,8 @@ class ParameterServer(Section):
 
     shards: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of processes among which the parameters are divided; at least as many as a replica has
-    partitions, each of which has shards of its own. null: one, or one for each partition."""
+    partitions, or ranks with fsdp2, each of which has shards of its own. null: one, or one for each
+    of these."""
 
     durability: Annotated[Durability, Field(strict=False)] = Durability.CHECKPOINT
     """What survives the death of a shard."""
@@ -88,16 +88,10 @@ class Inner(StrEnum):
 
     DDP = "ddp"
     """Each has the whole model, and gradients are averaged before each step."""
-
-
-def _built(inner: object) -> object:
-    if inner == "fsdp2":
-        message = (
-            "must be ddp, got 'fsdp2': a model is not divided over ranks yet; take ddp, with which "
-            "each rank holds the whole model"
-        )
-        raise refused(message)
-    return inner
+    FSDP2 = "fsdp2"
+    """Each has its rows of every parameter, the optimizer's state for them and shards of its own.
+    Layers are gathered while they compute, by PyTorch's fully_shard. For models that are too large
+    for one process; `ddp` sends less. The loss has to call the model."""
 
 
 class Way(StrEnum):
@@ -150,8 +144,8 @@ class Replicas(Section):
     its part of every batch, and all take the same step by the average gradient. batchSize stays
     that of the replica. Several need `localSteps`."""
 
-    inner: Annotated[Inner | None, Field(strict=False), BeforeValidator(_built)] = None
-    """How several ranks train together. null: ddp."""
+    inner: Annotated[Inner | None, Field(strict=False)] = None
+    """How several ranks train together; one trains alone. null: ddp."""
 
     device: Annotated[Device, Field(strict=False)] = Device.AUTO
     """Where a replica computes."""
@@ -174,6 +168,18 @@ class Replicas(Section):
             return None
         rows, columns = self.grid.split("x")
         return int(rows), int(columns)
+
+    @property
+    def parts(self) -> int:
+        """Processes of each replica that have a part of its parameters, and shards of their own."""
+        return self.partitions * (self.ranks if self.inner is Inner.FSDP2 else 1)
+
+    @property
+    def parts_said(self) -> str:
+        """The same for a person, with the field."""
+        if self.parts > self.partitions:
+            return f"{self.parts} ranks (spec.replicas.ranks, with inner: fsdp2)"
+        return f"{self.parts} partitions (spec.replicas.partitions)"
 
     @property
     def processes(self) -> int:

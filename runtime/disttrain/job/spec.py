@@ -263,7 +263,7 @@ class Spec(Section):
         """Processes of the parameter server; 0 with a strategy that has none."""
         holding = self.strategy.rule.holding_replicas(self.replicas.count)
         given = self.parameter_server.shards
-        return 0 if holding else self.replicas.partitions if given is None else given
+        return 0 if holding else self.replicas.parts if given is None else given
 
 
 class DistTrainJob(Section):

@@ -140,6 +140,9 @@ class TrainingStatus(StatusSection):
     )
     """Measures of the latest evaluation by their names."""
 
+    metrics_samples: WholeNumber | None = None
+    """Samples that the parameters of that evaluation had seen."""
+
     measure: Text | None = None
     """One measure as text, such as `accuracy 0.972`: the target's, else the first."""
 

@@ -140,6 +140,11 @@ def _described(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
+def first_message(error: BaseException | None) -> str | None:
+    """Return what is wrong first by pydantic's error, as of a manifest; None for another error."""
+    return _message_for(error.errors()[0]) if isinstance(error, ValidationError) else None
+
+
 def _message_for(error: ErrorDetails) -> str:
     """Return rule, value seen and remedy, without the path."""
     if error["type"] in _BOUNDS:
@@ -148,6 +153,8 @@ def _message_for(error: ErrorDetails) -> str:
         return f"must be {words} {_number(bound)}, got {_number(seen)}"
     if error["type"] in _KINDS:
         return f"must be {_KINDS[error['type']]}, got {_described(error['input'])}{_meant(error)}"
+    if error["type"] in _PARSED:
+        return f"must be {_PARSED[error['type']]}, got {_shortened(repr(error['input']))}"
     if error["type"] in _SPECIAL:
         return _SPECIAL[error["type"]](error)
     return error["msg"]
@@ -243,6 +250,13 @@ _KINDS = {
     "tuple_type": "a list",
 }
 
+_PARSED = {
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
+    "float_parsing": "a number",
+}
+"""Of words of a command: all of them are text."""
+
 _NUMBERS = frozenset({"int_type", "float_type"})
 
 _SPECIAL: dict[str, Callable[[ErrorDetails], str]] = {
@@ -254,4 +268,5 @@ _SPECIAL: dict[str, Callable[[ErrorDetails], str]] = {
     "too_short": _empty,
     "string_too_long": _too_long,
     "too_long": _too_long,
+    "value_error": lambda error: str(error["ctx"]["error"]),
 }

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from disttrain.parallel.partitioned import CannotPartition, Partitioned
+from disttrain.parallel.partitioned import CannotPartition, PartOfModel
 
 _ATEN = torch.ops.aten
 _READ = _ATEN._local_scalar_dense.default  # noqa: SLF001  What item() asks for.
@@ -106,7 +106,7 @@ class RecordedModel:
         finally:
             torch.set_rng_state(before)
 
-    def initialise(self, part: Partitioned, seed: int) -> None:
+    def initialise(self, part: PartOfModel, seed: int) -> None:
         """Give a part its values of the whole model, in the element types that it has.
 
         It has memory, as by `to_empty`.

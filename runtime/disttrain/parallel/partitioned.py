@@ -1,7 +1,8 @@
 """One partition of a model, at work."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,22 @@ class Shape:
     @property
     def dimensions(self) -> int:
         return 1 if self.is_flat else 3
+
+
+class PartOfModel(Protocol):
+    """One process's part of a model, with its values. `peers` have the others."""
+
+    peers: Communicator
+
+    @property
+    def pieces(self) -> Mapping[str, Index | None]:
+        """Where each of its parameters lies in the model's; None: it is all of it."""
+        ...
+
+    def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]: ...
+    def named_buffers(self) -> Iterable[tuple[str, Tensor]]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def get_submodule(self, name: str, /) -> nn.Module: ...
 
 
 class Partitioned(nn.Module):

@@ -184,7 +184,7 @@ class _Partitioning:
             for name in map(named.__getitem__, section):
                 why = self.need_batches.get(name) or whole_layers.mixing(*self.inputs[name])
                 if why:
-                    raise CannotPartition(f"{name}: {why}; {_NO_SLICES}")
+                    raise CannotPartition(f"layer {name}: {why}; {_NO_SLICES}")
 
     def container(self, module: nn.Sequential, name: str, shape: Shape) -> nn.Sequential:
         self.shape = shape
@@ -274,7 +274,7 @@ class _Partitioning:
         try:
             return HashDropout(module.p, seed=self.seed, layer=self.layers)
         except ValueError as error:
-            raise CannotPartition(f"{name}: {error}") from error
+            raise CannotPartition(f"layer {name}: {error}") from error
 
     def _normalised(
         self, module: Any, name: str, shape: Shape, way: Way | None
@@ -287,15 +287,15 @@ class _Partitioning:
     ) -> tuple[nn.Module, Shape]:
         self._require(name, way, "spatial")
         if shape.is_flat:
-            raise CannotPartition(f"{name}: it needs rows and columns, and gets features")
+            raise CannotPartition(f"layer {name}: it needs rows and columns, and gets features")
         try:
             height, width = layer.output_size(shape.height, shape.width)
         except ValueError as error:
-            raise CannotPartition(f"{name}: {error}") from error
+            raise CannotPartition(f"layer {name}: {error}") from error
         units = height // layer.unit[0], width // layer.unit[1]
         if units[0] < self.grid.rows or units[1] < self.grid.columns:
             message = (
-                f"{name}: its output of {units[0]} x {units[1]} cannot be divided over "
+                f"layer {name}: its output of {units[0]} x {units[1]} cannot be divided over "
                 f"{self.grid.rows} x {self.grid.columns} partitions; take fewer, or say "
                 f"partitioning.{name}: whole"
             )
@@ -310,15 +310,17 @@ class _Partitioning:
     ) -> tuple[nn.Module, Shape]:
         self._require(name, way, "features")
         if not shape.is_flat:
-            message = f"{name}: a Linear needs features; put an nn.Flatten before it"
+            message = f"layer {name}: a Linear needs features; put an nn.Flatten before it"
             raise CannotPartition(message)
         if shape.elements != module.in_features:
-            message = f"{name}: it takes {module.in_features} features and gets {shape.elements}"
+            message = (
+                f"layer {name}: it takes {module.in_features} features and gets {shape.elements}"
+            )
             raise CannotPartition(message)
         if module.out_features < self.peers.size:
             message = (
-                f"{name}: {module.out_features} outputs cannot be divided over {self.peers.size} "
-                f"partitions; take fewer, or say partitioning.{name}: whole"
+                f"layer {name}: {module.out_features} outputs cannot be divided over "
+                f"{self.peers.size} partitions; take fewer, or say partitioning.{name}: whole"
             )
             raise CannotPartition(message)
         made = Features(module, split(module.out_features, self.peers.size), self.peers)

@@ -29,11 +29,13 @@ def traced(module: nn.Module, name: str, shape: Shape) -> Traced:
         # A batch of two: some layers need several samples.
         samples, *found = called(torch.empty(2, *given, device="meta")).shape
     except Exception as error:
-        raise CannotPartition(f"{name}: it does not take {given}: {error}") from error
+        raise CannotPartition(f"layer {name}: it does not take {given}: {error}") from error
     if samples != 2:
-        raise CannotPartition(f"{name}: gives {samples} samples for 2; it has to keep them")
+        raise CannotPartition(f"layer {name}: gives {samples} samples for 2; it has to keep them")
     if len(found) not in {1, 3}:
-        raise CannotPartition(f"{name}: gives {len(found)} dimensions for a sample, not 1 or 3")
+        raise CannotPartition(
+            f"layer {name}: gives {len(found)} dimensions for a sample, not 1 or 3"
+        )
     after = (
         Shape(channels=1, height=found[0], width=1, is_flat=True)
         if len(found) == 1

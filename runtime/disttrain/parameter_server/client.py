@@ -338,13 +338,20 @@ class PushClient(Conversation):
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config, Side.PUSH)
         self._uploads = 0
+        self._pushed = 0
+        """The latest number."""
 
     def push(self, push: Push) -> list[PushResult]:
         """Blocks until every shard has answered, restarts of shards included.
 
-        Raises Fenced (end the process), PushRefused (all shards have answered; the next push may be
-        fine), RequestRefused and ShardsAway.
+        Numbers grow; those between are left out. Raises Fenced (end the process), PushRefused (all
+        shards have answered; the next push may be fine), RequestRefused and ShardsAway.
         """
+        if push.sequence > self._pushed + 1:
+            # Shards wait for the next number, until they are told another one.
+            for link in self.links.values():
+                link.greet_again()
+        self._pushed = push.sequence
         tasks = self.ask(lambda link: PushTask(link, self._config.identity, push))
         refused = [task.refused for task in tasks if task.refused is not None]
         if refused:

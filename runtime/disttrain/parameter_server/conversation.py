@@ -124,6 +124,11 @@ class ShardLink:
         hello = header._replace(sequence=sequence, count=self._side, first=self._number)
         self.send(hello)
 
+    def greet_again(self) -> None:
+        """Say HELLO before the next request."""
+        self.state = LinkState.GREETING
+        self._greet_at = 0.0
+
     def expect_answer(self) -> None:
         """A request is about to be sent, to which the shard was not asked to answer so far."""
         if self.state is LinkState.OPEN:
@@ -199,8 +204,7 @@ class ShardLink:
             self.state = LinkState.GREETING
             self._greet_at = self._clock() + RETRY_SECONDS
         elif self.state is LinkState.OPEN:
-            self.state = LinkState.GREETING
-            self._greet_at = 0.0
+            self.greet_again()
         return False
 
     def _reopen(self) -> None:

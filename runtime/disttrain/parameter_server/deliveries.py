@@ -68,7 +68,8 @@ class Delivered(NamedTuple):
     """
 
     sequence: int = 0
-    """Last push that is over: applied, given up or lost in a rollback. They count from 1."""
+    """Last push that is over: applied, given up, left out or lost in a rollback. They count from
+    1."""
     pushes: int = 0
     """Pushes applied completely, in these values."""
     next_chunk: int = 0
@@ -200,7 +201,7 @@ class Deliveries:
         """A sender says which push it goes on with; where that is to begin is in the answer.
 
         Pushes between what is here and that one were acknowledged by an earlier incarnation of this
-        shard and lost with it. An old or repeated hello changes nothing.
+        shard and lost with it, or left out by the sender. An old or repeated hello changes nothing.
         """
         state = self.of(sender, incarnation)
         if first_unacknowledged > state.sequence + 1:

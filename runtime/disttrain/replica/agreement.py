@@ -16,7 +16,7 @@ from disttrain.groups.steps import Collective
 
 
 class Act(IntEnum):
-    """What the first process of a divided replica lets all do."""
+    """What the first process lets all do, in a replica whose processes have parts of the model."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -49,6 +49,10 @@ class Act(IntEnum):
     SEND_GROUP = 21
     GROUP_SENT = 22
     """Wait until the shards have the oldest one that is on its way."""
+    BATCH = 23
+    """What ranks with FSDP2 compute next, each its part of it."""
+    EVALUATE = 24
+    """One batch of an evaluation, by ranks with FSDP2."""
 
 
 Tell = Callable[..., None]

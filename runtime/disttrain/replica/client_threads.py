@@ -260,8 +260,6 @@ class PushThread(ClientThread):
         self.staleness_unknown = 0
         self.refused = 0
         """Pushes that a shard refused."""
-        self._held_back = 0
-        """Pushes that were not sent: shards count those that are."""
         super().__init__("push", client.close, cancellation)
 
     def acquire(self) -> Outgoing:
@@ -279,11 +277,14 @@ class PushThread(ClientThread):
         """Nothing is to be pushed of what came before this position, but what is submitted."""
         self._acts.put(lambda: self._pass(position))
 
-    def go_on(self) -> None:
-        """Push again after one was too old; what was submitted before is dropped."""
+    def go_on(self, answered: Answered) -> None:
+        """Push again after one was too old; everything submitted is answered or held back.
+
+        `answered`: what counts as such in every process of the replica.
+        """
 
         def go_on() -> None:
-            self.answered = self.answered._replace(was_too_stale=False)
+            self.answered = answered._replace(was_too_stale=False)
 
         self.call(go_on)
 
@@ -299,10 +300,10 @@ class PushThread(ClientThread):
         began = self._cancellation.clock()
         outgoing.wait_left()
         if self.answered.was_too_stale:
-            self._held_back += 1
+            # Other processes of the replica may have sent their parts of it.
+            self._ledger.held_back(push, self.client.shards)
             self._free.put(outgoing)
             return
-        push.sequence -= self._held_back
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
             self._note(push, self.client.push(push))

@@ -15,7 +15,7 @@ from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget
-from disttrain.parallel.partitioned import CannotPartition, Partitioned
+from disttrain.parallel.partitioned import CannotPartition, Partitioned, PartOfModel
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid, square_grid
@@ -29,7 +29,7 @@ from disttrain.task.errors import LossError, ModelError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.task import Split
 
-Initialise = Callable[[Partitioned], None]
+Initialise = Callable[[PartOfModel], None]
 
 
 class Division(NamedTuple):
@@ -88,7 +88,7 @@ def made(task: TaskCalls, spec: Spec) -> tuple[nn.Module, Initialise | None]:
 
     Frozen parameters of a replica's own are told from others by their values. Raises TaskError.
     """
-    if spec.replicas.partitions == 1 or spec.task.frozen is FrozenParameters.OWN:
+    if spec.replicas.parts == 1 or spec.task.frozen is FrozenParameters.OWN:
         return task.model(spec.seed), None
     return task.model_to_divide(spec.seed)
 

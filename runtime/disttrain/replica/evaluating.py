@@ -49,9 +49,9 @@ def main(config: LaunchConfig, told: Evaluation) -> int:
 
 
 def _measured(task: TaskCalls, made: DividedModel, told: Evaluation, device: torch.device) -> Sums:
-    model = made.load(str(told.model_file))
-    computing = made.evaluating(model)
     examples, place = task.examples(Split.TEST, 1), task_calls.mover(device)
-    sums = evaluation.evaluate(task, model, examples, told.batch_size, place, computing)
+    with made.loaded(str(told.model_file)) as model:
+        computing = made.evaluating(model)
+        sums = evaluation.evaluate(task, model, examples, told.batch_size, place, computing)
     made.end(ExitCode.COMPLETE)
     return sums

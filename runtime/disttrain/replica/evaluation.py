@@ -1,6 +1,6 @@
 """Measures a model on a split: in eval mode, with sums over the samples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,8 +94,13 @@ def _versions(value: Any) -> list[int] | None:
 
 
 Placing = Callable[[Any], Any]
-Computing = Callable[[], AbstractContextManager[None]]
-"""Makes the block in which one batch is computed."""
+Computing = Callable[[Sequence[int]], AbstractContextManager[None]]
+"""Makes the block in which one batch is computed, of these samples of the split."""
+
+
+def alone(_: Sequence[int]) -> AbstractContextManager[None]:
+    """Of a model that one process has."""
+    return nullcontext()
 
 
 @dataclass(slots=True)
@@ -127,7 +132,7 @@ def evaluate(
     examples: Examples,
     batch_size: int,
     place: Placing,
-    computing: Computing = nullcontext,
+    computing: Computing = alone,
 ) -> Sums:
     """Sums over the whole split; `place` moves a batch to where the model computes.
 
@@ -151,9 +156,8 @@ def _sums(
         for first in range(0, examples.count, batch_size):
             indices = list(range(first, min(first + batch_size, examples.count)))
             batch = place(task.collate(read(examples.dataset, indices)))
-            with computing(), one_forward(model):
-                loss = task.loss_sum(model, batch, len(indices))
-                measures = task.measures(model, batch)
+            with computing(indices):
+                loss, measures = _of_batch(task, model, batch, len(indices))
             sums.add(len(indices), loss, measures)
     return sums
 
@@ -164,7 +168,7 @@ def try_one_batch(
     examples: Examples,
     batch_size: int,
     place: Placing,
-    computing: Computing = nullcontext,
+    computing: Computing = alone,
 ) -> Sums:
     """Evaluate the first batch, so that a mistake shows before the training. Raises TaskError.
 
@@ -172,6 +176,19 @@ def try_one_batch(
     """
     first = Examples(dataset=examples.dataset, count=min(batch_size, examples.count))
     return _sums(task, model, first, batch_size, place, computing)
+
+
+def measure_batch(task: TaskCalls, model: nn.Module, batch: Any, samples: int) -> None:
+    """Compute as an evaluation does, for others who compute the same. Raises TaskError."""
+    with _evaluating(model), torch.no_grad():
+        _of_batch(task, model, batch, samples)
+
+
+def _of_batch(
+    task: TaskCalls, model: nn.Module, batch: Any, samples: int
+) -> tuple[tuple[float, float], dict[str, float]]:
+    with one_forward(model):
+        return task.loss_sum(model, batch, samples), task.measures(model, batch)
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import forming, prepared, strategies
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
+from disttrain.replica.pieces import Sharding
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.served_metrics import ServedMetrics
-from disttrain.replica.strategies import following_partition, following_rank
+from disttrain.replica.strategies import following_partition, following_rank, following_shard
 from disttrain.replica.strategies.following_rank import Step
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
@@ -48,9 +49,9 @@ def main(config: LaunchConfig) -> int:
         if ready.division is None:
             steps_of = partial(following_rank.steps, config, ready, membership, joined)
         else:
-            steps_of = partial(_of_partition, config, ready, membership, joined, served)
+            steps_of = partial(_of_part, config, ready, membership, joined, served)
         follower = _Follower(config, membership, joined.member, served, steps_of)
-        # A partition has its part of the model, and keeps nothing of the whole one.
+        # It has its part of the model, and keeps nothing of the whole one.
         del ready, steps_of
         with Watchdog(spec.replicas.call_timeout_seconds):
             return follower.run()
@@ -137,7 +138,7 @@ class _Follower:
             cancellation.check()
 
 
-def _of_partition(
+def _of_part(
     config: LaunchConfig,
     ready: Prepared,
     membership: Membership,
@@ -146,6 +147,8 @@ def _of_partition(
     group: Collective,
 ) -> Step:
     served.traffic = group.peers.traffic
-    step = following_partition.steps(config, ready, membership, joined, group)
+    is_sharded = isinstance(ready.division, Sharding)
+    make = following_shard.steps if is_sharded else following_partition.steps
+    step = make(config, ready, membership, joined, group)
     served.connection = membership.connection
     return step

@@ -15,6 +15,9 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import Membership
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 _LOOK_AGAIN_SECONDS = 0.1
 
@@ -34,6 +37,7 @@ def formed(
 
     `check` raises when this process is to end, now or later. Raises GroupLost, and NotConnected.
     """
+    LOG.info("waits for the other processes of its replica", incarnation=member.incarnation)
     meeting = Meeting(partial(_answer, membership), member, membership.cancellation.sleep)
     return connected(config, meeting, check)
 

@@ -74,6 +74,9 @@ class Kind(IntEnum):
     """A further fetch of what an evaluation measures, while computing goes on with its own."""
     MEASURED = 16
     """Fetch `number` is the one of FETCHING_BESIDE. Computing goes on with what it had."""
+    HELD_BACK = 17
+    """Whatever `record` says. Push `number` of `samples` was not sent to a shard, since one before
+    it was refused for its age. The samples went back, whatever other processes have pushed."""
 
 
 ANSWERS = Shape(
@@ -162,6 +165,13 @@ class Ledger:
     def refused(self, sequence: int) -> None:
         self._append(Record(kind=Kind.REFUSED, number=sequence))
 
+    def held_back(self, push: Push, shards: Sequence[int]) -> None:
+        """`shards`: to which it was not sent."""
+        for shard in shards:
+            self._append(
+                Record(kind=Kind.HELD_BACK, shard=shard, number=push.sequence, samples=push.samples)
+            )
+
     def lease_begun(self, item: WorkItem) -> None:
         begun = self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices))
         self._append(begun._replace(number=item.lease_samples))
@@ -240,7 +250,7 @@ class LedgerOfAnswers(Ledger):
             super()._append(record)
 
 
-_ANSWERS = frozenset({Kind.ACKNOWLEDGED, Kind.REFUSED, Kind.FETCHED})
+_ANSWERS = frozenset({Kind.ACKNOWLEDGED, Kind.REFUSED, Kind.HELD_BACK, Kind.FETCHED})
 SILENT = Ledger()
 """Writes nothing."""
 

@@ -20,7 +20,7 @@ from disttrain.replica.connection import Connection
 from disttrain.replica.fragment_schedule import FragmentSchedule
 from disttrain.replica.inner_optimizer import OwnSteps
 from disttrain.replica.ledger import Gradient, Kind
-from disttrain.replica.ranks import LeadingRank
+from disttrain.replica.ranks import SharedBatches
 from disttrain.replica.stepper import Stepper
 from disttrain.replica.training import Evaluate
 from disttrain.replica.work import WorkItem
@@ -58,7 +58,7 @@ class LocalStepper(Stepper):
         self._maximum_norm = manifest.maximum_norm
         self._waits = manifest.adopt is Adopt.REPLACE
         self._own = OwnSteps(config, self._model, run)
-        self._ranks: LeadingRank | None = None
+        self._ranks: SharedBatches | None = None
         self._to_measure: Evaluate | None = None
         """Waits for the shards' values."""
         self._to_measure_since = 0
@@ -88,7 +88,7 @@ class LocalStepper(Stepper):
     def begin_step(self) -> Tensor:
         return self._own.begin()
 
-    def divide_among(self, ranks: LeadingRank) -> None:
+    def divide_among(self, ranks: SharedBatches) -> None:
         self._ranks = ranks
 
     def announce(self, item: WorkItem) -> None:

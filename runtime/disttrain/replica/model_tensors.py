@@ -139,6 +139,11 @@ class ModelTensors:
             found.update(raw(tensor))
         return replace(self, layout=replace(self.layout, own=f"xxh3_128:{found.hexdigest()}"))
 
+    def in_model(self, model: nn.Module) -> "ModelTensors":
+        """The same of another model of the same layers. Vectors have no places in it."""
+        own = {name: _place(model, name) for name in self.own}
+        return replace(self, places={}, own=own)
+
     def tensors(self, vector: Vector) -> list[Tensor]:
         return [place.tensor for place in self.places.get(vector, ())]
 

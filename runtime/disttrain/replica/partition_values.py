@@ -1,7 +1,8 @@
-"""The values of a partition's part of the model: what all have, and what a file has."""
+"""The values of one process's part of the model: what all have, and what a file has."""
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 
 import safetensors
 import torch
@@ -10,22 +11,29 @@ from torch import Tensor, nn
 from disttrain.checkpoint import copies
 from disttrain.groups.steps import Collective
 from disttrain.parallel.layers.partitioned import Index
-from disttrain.parallel.partitioned import Partitioned
+from disttrain.parallel.partitioned import Partitioned, PartOfModel
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.task.errors import ModelError
 
+P = TypeVar("P", bound=PartOfModel)
 
-@torch.no_grad()
+
 def share(part: Partitioned, group: Collective) -> None:
     """Give all partitions the first one's values of what each of them has. Raises GroupLost."""
+    broadcast(of_all(part), group)
+
+
+@torch.no_grad()
+def broadcast(tensors: Sequence[Tensor], group: Collective) -> None:
+    """Make each process's tensors those of the first one, bit for bit. Raises GroupLost."""
     by_type: dict[torch.dtype, list[Tensor]] = {}
-    for each in of_all(part):
+    for each in tensors:
         by_type.setdefault(each.dtype, []).append(each)
-    for tensors in by_type.values():
-        flat = torch.cat([each.detach().reshape(-1) for each in tensors])
+    for alike in by_type.values():
+        flat = torch.cat([each.detach().reshape(-1) for each in alike])
         group.broadcast(flat)
-        parts = torch.split(flat, [each.numel() for each in tensors])
-        for each, found in zip(tensors, parts, strict=True):
+        parts = torch.split(flat, [each.numel() for each in alike])
+        for each, found in zip(alike, parts, strict=True):
             each.copy_(found.view(each.shape))
 
 
@@ -55,7 +63,7 @@ def told(text: str, group: Collective, nbytes: int | None = None) -> str:
 
 
 @torch.no_grad()
-def loaded(part: Partitioned, file: str) -> Partitioned:
+def loaded(part: P, file: str) -> P:
     """A copy of a part with the values that an exported file has. Raises what reading does."""
     part = copy.deepcopy(part, {id(part.peers): part.peers})
     with copies.file_at(file) as path, safetensors.safe_open(path, "pt") as found:
@@ -68,7 +76,7 @@ def loaded(part: Partitioned, file: str) -> Partitioned:
     return part
 
 
-def _require_all(part: Partitioned, missing: Collection[str], file: str) -> None:
+def _require_all(part: PartOfModel, missing: Collection[str], file: str) -> None:
     """Frozen parameters may be each replica's own."""
     frozen = {name for name, each in part.named_parameters() if not each.requires_grad}
     lacking = sorted(set(missing) - frozen)
@@ -96,7 +104,7 @@ class Gathering:
             if name in {specs[0].name, *specs[0].aliases}
         )
 
-    def give(self, part: Partitioned, number: int) -> None:
+    def give(self, part: PartOfModel, number: int) -> None:
         """What this partition has of a tensor, to the first one. Raises GroupLost."""
         name = self.names[number]
         for spec in self._parts[name]:
@@ -104,7 +112,7 @@ class Gathering:
                 piece = of(part, name).cpu().contiguous().reshape(-1).view(torch.uint8)
                 part.peers.exchange({0: piece}, {}).wait()
 
-    def take(self, part: Partitioned, number: int) -> Tensor:
+    def take(self, part: PartOfModel, number: int) -> Tensor:
         """All of it. Raises GroupLost."""
         name = self.names[number]
         specs = self._parts[name]
@@ -124,12 +132,12 @@ class Gathering:
         return whole
 
 
-def _places(part: Partitioned) -> Mapping[str, Index]:
+def _places(part: PartOfModel) -> Mapping[str, Index]:
     pieces, persistent = part.pieces, part.state_dict().keys()
     return {name: pieces.get(name) or () for name in persistent}
 
 
-def of(part: Partitioned, name: str) -> Tensor:
+def of(part: PartOfModel, name: str) -> Tensor:
     module, _, attribute = name.rpartition(".")
     found: Tensor = getattr(part.get_submodule(module), attribute)
     return found.detach()

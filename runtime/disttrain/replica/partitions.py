@@ -23,8 +23,12 @@ from disttrain.parallel.whole_layers import without_values
 from disttrain.replica import layer_modes, partition_values
 from disttrain.replica.agreement import Act
 from disttrain.replica.division import Division
+from disttrain.replica.evaluation import Computing
+from disttrain.replica.of_several import Alone, ModelOfSeveral
 from disttrain.replica.partition_values import Gathering
 from disttrain.state.layout import ModelLayout
+from disttrain.task.loss import BatchLoss, LossContext
+from disttrain.task.task import Split
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -178,7 +182,7 @@ class FollowingPartition:
             self.part.backward(order)
 
 
-class DividedModel:
+class DividedModel(ModelOfSeveral):
     """A model without values, which calls its partitions. Belongs to the compute thread."""
 
     def __init__(self, division: Division, leader: Leader, layout: ModelLayout) -> None:
@@ -198,8 +202,11 @@ class DividedModel:
         self._step = self._seed = self._calls = 0
         self._has_changed = True
 
+    @property
+    def trained(self) -> nn.Module:
+        return self.part.module
+
     def announce(self, act: Act, *words: int) -> None:
-        """Let all partitions do something that is not a call. Raises GroupLost."""
         self._has_changed = True
         self._leader.before_step(act, *words)
 
@@ -207,33 +214,36 @@ class DividedModel:
         """Let the others end. See `Leader.end`."""
         self._leader.end(exit_code)
 
-    def load(self, file: str) -> nn.Module:
-        """Another such model, of the values in a file, until the next one. Raises GroupLost.
-
-        `file`: its place, which all processes reach.
-        """
+    @contextmanager
+    def loaded(self, file: str) -> Iterator[nn.Module]:
         self.announce(Act.LOAD, len(file.encode()))
         partition_values.told(file, self._group)
-        self._loaded = None
         module = partition_values.loaded(self.part.module, file)
         model = without_values(self.model)
         self._loaded = model, Part(module, self._group, self._device)
-        return model
+        try:
+            yield model
+        finally:
+            self._loaded = None
 
     def tensor(self, model: nn.Module, name: str) -> Tensor:
-        """A tensor of the model or of a loaded one, by any of its names. Raises GroupLost."""
         part, number = self._part_of(model), self._gathering.number(name)
         self.announce(Act.GATHER, number, int(part is not self.part))
         return self._gathering.take(part.module, number)
 
+    def loss(self, alone: Alone, batch: Any, context: LossContext) -> BatchLoss:
+        with self.computing(context.seed):
+            return alone(batch, context)
+
     def computing(self, seed: int) -> AbstractContextManager[None]:
         """Inside, calls of the model are of all partitions. It is a step's loss, with its seed."""
         self._has_changed = True
-        return self.evaluating(self.model)(seed)
+        return self._calling(self.model, seed)
 
-    def evaluating(self, model: nn.Module) -> Callable[..., AbstractContextManager[None]]:
-        """Make such a block for each batch. `model`: this one's, or one that was loaded."""
-        return partial(self._calling, model)
+    def evaluating(self, model: nn.Module, split: Split = Split.TEST) -> Computing:
+        """Inside such a block calls of the model are of all partitions."""
+        del split
+        return lambda _: self._calling(model)
 
     @contextmanager
     def _calling(self, model: nn.Module, seed: int | None = None) -> Iterator[None]:

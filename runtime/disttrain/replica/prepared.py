@@ -1,7 +1,6 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,12 +20,16 @@ from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Computing, Sums
+from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.membership import Trained
 from disttrain.replica.model_tensors import ModelTensors, OwnPart
+from disttrain.replica.of_several import ModelOfSeveral
 from disttrain.replica.partitions import DividedModel
-from disttrain.replica.parts import WHOLE
+from disttrain.replica.parts import WHOLE, Part
+from disttrain.replica.pieces import Sharding
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
-from disttrain.replica.ranks import Ranks
+from disttrain.replica.ranks import LeadingRank, Ranks, SharedBatches
+from disttrain.replica.sharded_model import ShardedModel
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
 from disttrain.replica.work import Cutting, Source
@@ -46,47 +49,76 @@ class Prepared:
     train: Examples
     test: Examples
     device: torch.device
-    division: Division | None = None
-    """How the model is divided among several partitions."""
-    divided: DividedModel | None = None
-    """The model, whose output it finds with the other partitions of the replica, if it has any."""
+    division: Division | Sharding | None = None
+    """How the model is divided among several processes of the replica."""
+    of_several: ModelOfSeveral | None = None
+    """The model, if it is divided, with which the first process computes."""
     part: OwnPart | None = None
     """What of such a model lies in the vectors of this process."""
     agreement: Agreement = ALONE
-    """With the other partitions."""
+    """With the others that have parts."""
     content: tuple[Example, ...] = ()
     """Of the data, where it is compared: see `LaunchConfig.tells_content`."""
     ranks: Ranks | None = None
-    """Those among which the replica divides each batch, if it has several."""
+    """Those that have the whole model each, if the replica has several."""
 
     @property
     def trained(self) -> Trained:
         """What lies in flat vectors: the model, or this process's part of it."""
-        if self.divided is None:
+        if self.of_several is None:
             return Trained(self.model, self.device)
-        return Trained(self.divided.part.module, self.device, self.part, self.agreement)
+        return Trained(self.of_several.trained, self.device, self.part, self.agreement)
 
     def tell(self, act: Act, *words: int) -> None:
-        """Let the other partitions do something. Raises GroupLost."""
-        if self.divided is not None:
-            self.divided.announce(act, *words)
+        """Let the others that have parts do something. Raises GroupLost."""
+        if self.of_several is not None:
+            self.of_several.announce(act, *words)
 
-    def with_others(self, leader: Leader) -> "Prepared":
-        """The same with the partitions that this process leads. Raises ModelError."""
-        assert self.division is not None  # noqa: S101  Who has others is divided.
-        divided = DividedModel(self.division, leader, self.tensors.layout)
+    def divided_by(
+        self, division: Division | Sharding, spec: Spec, groups: Mapping[str, GroupFactors]
+    ) -> "Prepared":
+        """The same of a model that several processes will have. Raises ModelError."""
+        layout = division.layout(defaults.precision(spec), groups, spec.task.frozen)
+        layout = replace(layout, own=self.tensors.layout.own)
+        return replace(self, division=division, tensors=replace(self.tensors, layout=layout))
+
+    def with_others(self, leader: Leader, processes: int) -> "Prepared":
+        """The same with the processes that this one leads, of so many. Raises ModelError."""
+        made: ModelOfSeveral
+        if isinstance(self.division, Division):
+            made = DividedModel(self.division, leader, self.tensors.layout)
+            part = self.division.own_part(made.part.module, 0)
+        elif isinstance(self.division, Sharding):
+            made = ShardedModel(self.division, leader, self.tensors.layout)
+            part = self.division.own_part(0)
+        else:
+            return replace(self, ranks=Ranks(leader.group, Part(0, processes), leader))
         return replace(
             self,
-            model=divided.model,
+            model=made.model,
+            tensors=self.tensors.in_model(made.model),
             division=None,
-            divided=divided,
-            part=self.division.own_part(divided.part.module, 0),
+            of_several=made,
+            part=part,
             agreement=Together(leader.group),
         )
 
+    @property
+    def batch_part(self) -> Part:
+        """What the first process reads of each batch."""
+        if self.ranks is not None:
+            return self.ranks.part
+        return WHOLE if self.of_several is None else self.of_several.batch_part
+
+    def shared_batches(self, model: FlatModel) -> SharedBatches | None:
+        """How the processes of the replica compute parts of each batch, if they do."""
+        if self.ranks is not None:
+            return LeadingRank(self.ranks, model)
+        return None if self.of_several is None else self.of_several.shared_batches(model)
+
     def content_of(self, model: nn.Module) -> best_model.Content | None:
         """Gives the values of a divided model; None: the model has them. Calls raise GroupLost."""
-        return None if self.divided is None else partial(self.divided.tensor, model)
+        return None if self.of_several is None else partial(self.of_several.tensor, model)
 
     def introduce(self, join: Join) -> Join:
         """What the coordinator is told of the model and the data."""
@@ -101,17 +133,12 @@ class Prepared:
 
     def loss(self) -> LossOfBatch:
         """The loss of one step, in training."""
-        place, divided = task_calls.mover(self.device), self.divided
+        place, of_several = task_calls.mover(self.device), self.of_several
 
         def alone(batch: Any, context: LossContext) -> BatchLoss:
             return self.task.loss(self.model, place(batch), context)
 
-        def together(batch: Any, context: LossContext) -> BatchLoss:
-            assert divided is not None  # noqa: S101  Else each is alone.
-            with divided.computing(context.seed):
-                return alone(batch, context)
-
-        return alone if divided is None else together
+        return alone if of_several is None else partial(of_several.loss, alone)
 
     def evaluate(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
         """Measure the model, or another one of the same layers, on a whole split.
@@ -119,16 +146,18 @@ class Prepared:
         Raises TaskError, and GroupLost.
         """
         examples, place = self.task.examples(split, batch_size=1), task_calls.mover(self.device)
-        computing = self._computing(model)
+        computing = self._computing(model, split)
         return evaluation.evaluate(self.task, model, examples, batch_size, place, computing)
 
     def try_one_batch(self, size: int) -> Sums:
         """Measure the first batch. As `evaluate`."""
-        place, computing = task_calls.mover(self.device), self._computing(self.model)
+        place, computing = task_calls.mover(self.device), self._computing(self.model, Split.TEST)
         return evaluation.try_one_batch(self.task, self.model, self.test, size, place, computing)
 
-    def _computing(self, model: nn.Module) -> Computing:
-        return nullcontext if self.divided is None else self.divided.evaluating(model)
+    def _computing(self, model: nn.Module, split: Split) -> Computing:
+        if self.of_several is None:
+            return evaluation.alone
+        return self.of_several.evaluating(model, split)
 
     def pipeline(
         self,
@@ -137,9 +166,10 @@ class Prepared:
         cutting: Cutting,
         cancellation: Cancellation,
         *,
+        part: Part = WHOLE,
         beside: bool = False,
     ) -> Pipeline:
-        """The batches of what the source gives, read as the task wants it.
+        """The batches of what the source gives, read as the task wants it; `part`: of each.
 
         `beside`: never between the steps, so that waiting for work holds up nothing; data that
         draws random numbers is read by a process of its own.
@@ -152,7 +182,7 @@ class Prepared:
             prefetch=wanted.prefetch,
             pin_memory=self.device.type == "cuda",
             seed=seed,
-            part=WHOLE if self.ranks is None else self.ranks.part,
+            part=part,
         )
         return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
@@ -183,11 +213,11 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     if spec.replicas.partitions > 1:
         sample = division.common_sample_shape(task, model)
         divided = Division(model, spec.replicas, sample, prepared.device, initialise)
-        layout = divided.layout(defaults.precision(spec), groups, spec.task.frozen)
-        layout = replace(layout, own=prepared.tensors.layout.own)
-        prepared = replace(
-            prepared, division=divided, tensors=replace(prepared.tensors, layout=layout)
-        )
+        prepared = prepared.divided_by(divided, spec, groups)
+    elif spec.replicas.parts > 1:
+        sharding = Sharding(model, spec.replicas.ranks, prepared.device, initialise)
+        sharding.check()
+        prepared = prepared.divided_by(sharding, spec, groups)
     else:
         model.to(prepared.device)
         try_out(spec, prepared)

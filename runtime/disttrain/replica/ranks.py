@@ -5,6 +5,7 @@ one vector here. DistributedDataParallel waits inside backward, where nothing ca
 module around the model, whose other methods a task may call.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
@@ -46,10 +47,22 @@ class Order(NamedTuple):
     """Of the lease in the portion."""
     samples: int
     """In the parameters, which the rate goes by."""
-    values: int
-    """A `Renewal`."""
-    forgets: int
+    values: int = Renewal.KEEP
+    forgets: int = 0
     """1: the optimizer begins anew."""
+
+    @classmethod
+    def next(cls, item: WorkItem, samples: int) -> "Order":
+        """To compute this batch. `samples`: in the parameters."""
+        begin = item.first + len(item.indices) - item.end_offset
+        return cls(
+            lease=item.lease,
+            epoch=item.epoch,
+            portion=item.portion,
+            first=item.first,
+            end=begin + item.lease_samples,
+            samples=samples,
+        )
 
     @classmethod
     def of(cls, words: Sequence[int]) -> "Order":
@@ -89,7 +102,7 @@ class Ranks:
         losses are sums of. A parameter has a gradient if it has one in any rank. Returns the mean
         loss, and how much counts in it. Raises as `Collective.sum`.
         """
-        mean, counted = self._own(loss, samples)
+        mean, counted = own_figures(loss, self.part, samples)
         sums = torch.tensor([mean * counted, counted, *present.present], dtype=torch.float64)
         gradient.mul_(counted / samples)
         self._group.all_reduce(sums)
@@ -100,21 +113,28 @@ class Ranks:
             gradient.mul_(samples / count)
         return (total / count if count else total), count
 
-    def _own(self, loss: BatchLoss | None, samples: int) -> tuple[float, float]:
-        """This part's mean loss, and how much counts in it."""
-        if loss is None:
-            return 0.0, 0.0
-        if loss.count is not None:
-            mean, counted = numbers(loss.mean, loss.count)
-            return mean, counted
-        first, end = self.part.bounds(samples)
-        (mean,) = numbers(loss.mean)
-        return mean, float(end - first)
-
     def share(self, model: FlatModel, values: int) -> None:
         """Make a rank's values the leader's, bit for bit. Raises as `Collective.sum`."""
         for tensor in _values(model, values):
             self._group.broadcast(tensor)
+
+
+def own_figures(loss: BatchLoss | None, part: Part, samples: int) -> tuple[float, float]:
+    """A part's mean loss, and how much counts in it. `samples`: of the whole batch."""
+    counted = part.counted(samples)
+    if loss is None or not counted:
+        return 0.0, 0.0
+    if loss.count is not None:
+        mean, count = numbers(loss.mean, loss.count)
+        return mean, count
+    (mean,) = numbers(loss.mean)
+    return mean, float(counted)
+
+
+def of_whole(loss: BatchLoss, mean: Tensor, count: float) -> BatchLoss:
+    """The same of all parts together, with their mean and what counts in it."""
+    counted = None if loss.count is None else torch.tensor(count, dtype=torch.float64)
+    return replace(loss, mean=mean, count=counted)
 
 
 def _values(model: FlatModel, values: int) -> Iterator[Tensor]:
@@ -127,7 +147,33 @@ def _values(model: FlatModel, values: int) -> Iterator[Tensor]:
             yield from model.tensors.tensors(vector) if vector.name == FROZEN else ()
 
 
-class LeadingRank:
+class SharedBatches(ABC):
+    """How a process of a replica computes its part of each batch, and what is made of all parts.
+
+    Belongs to the compute thread. All raise as `Collective.sum`.
+    """
+
+    @abstractmethod
+    def announce(self, item: WorkItem, samples: int) -> None:
+        """Let all compute this batch; of the first process. `samples`: in the parameters."""
+
+    @abstractmethod
+    def average(
+        self, gradient: Tensor, loss: BatchLoss | None, samples: int, present: PresentGradients
+    ) -> BatchLoss | None:
+        """Make the gradient that of the whole batch, of as many samples; the whole one's loss.
+
+        What is reported is of the first process's part.
+        """
+
+    def renew(self) -> None:  # noqa: B027 - Where each process has its own, there is nothing to do.
+        """The next step begins with other values than the last one ended with."""
+
+    def forget(self) -> None:  # noqa: B027 - As above.
+        """The optimizer begins anew."""
+
+
+class LeadingRank(SharedBatches):
     """The first rank, which has the replica's leases and speaks with the shards."""
 
     def __init__(self, ranks: Ranks, model: FlatModel) -> None:
@@ -137,18 +183,7 @@ class LeadingRank:
         self._forgets = False
 
     def announce(self, item: WorkItem, samples: int) -> None:
-        """Let all ranks compute this batch. Raises as `Collective.sum`."""
-        begin = item.first + len(item.indices) - item.end_offset
-        order = Order(
-            lease=item.lease,
-            epoch=item.epoch,
-            portion=item.portion,
-            first=item.first,
-            end=begin + item.lease_samples,
-            samples=samples,
-            values=self._values,
-            forgets=int(self._forgets),
-        )
+        order = Order.next(item, samples)._replace(values=self._values, forgets=int(self._forgets))
         assert self._ranks.leader is not None  # noqa: S101  This is the first rank.
         self._ranks.leader.before_step(*order)
         self._ranks.share(self._model, self._values)
@@ -157,16 +192,12 @@ class LeadingRank:
     def average(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, present: PresentGradients
     ) -> BatchLoss:
-        """The loss of the whole batch; see `Ranks.average`. What is reported is of this part."""
         assert loss is not None  # noqa: S101  Its part of a batch is never empty.
         mean, count = self._ranks.average(gradient, loss, samples, present)
-        counted = None if loss.count is None else torch.tensor(count, dtype=torch.float64)
-        return replace(loss, mean=torch.tensor(mean, dtype=torch.float64), count=counted)
+        return of_whole(loss, torch.tensor(mean, dtype=torch.float64), count)
 
     def renew(self) -> None:
-        """The next step begins with other values than the last one ended with."""
         self._values = max(self._values, Renewal.RENEW)
 
     def forget(self) -> None:
-        """The optimizer begins anew."""
         self._forgets = True

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -118,14 +119,19 @@ class Commands:
 
     def _evaluate(self, command: Evaluate, model_file: str) -> Evaluated:
         began = time.perf_counter()
-        divided = self._prepared.divided
-        if divided is not None:
+        with self._loaded(model_file) as model:
+            return self._evaluated(command, model, (), began)
+
+    @contextmanager
+    def _loaded(self, model_file: str) -> Iterator[nn.Module]:
+        if self._prepared.of_several is not None:
             # Each process brings it to where it is, from a store too.
-            model = divided.load(model_file)
-        else:
-            with copies.file_at(model_file) as file:
-                model = self._load(file)
-        return self._evaluated(command, model, (), began)
+            with self._prepared.of_several.loaded(model_file) as model:
+                yield model
+            return
+        with copies.file_at(model_file) as file:
+            model = self._load(file)
+        yield model
 
     def _evaluated(
         self, command: Evaluate, model: nn.Module, versions: tuple[int, ...], began: float

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from dataclasses import replace
 
 import torch
 
@@ -15,9 +14,7 @@ from disttrain.replica import evaluating, follower, forming, prepared, strategie
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.forming import GroupNotFormed
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
-from disttrain.replica.parts import Part
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.ranks import Ranks
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.training import TrainingInputs
@@ -74,7 +71,7 @@ def _live(
             ready = _with_others(config, ready, leader)
         except (GroupLost, Cancelled) as error:
             raise forming.not_formed(membership, joined.member, error) from error
-        if ready.divided is not None:
+        if ready.of_several is not None:
             served.traffic = leader.group.peers.traffic
     else:
         logs.rename(joined.member.name)
@@ -92,11 +89,9 @@ def _live(
 def _with_others(config: LaunchConfig, ready: Prepared, leader: Leader) -> Prepared:
     """What this process has prepared, and what the others of its replica do.
 
-    It is tried with partitions. Raises TaskError, GroupLost and Cancelled.
+    A divided model is tried by all. Raises TaskError, GroupLost and Cancelled.
     """
-    if ready.division is not None:
-        divided = ready.with_others(leader)
-        prepared.try_out(config.job.spec, divided)
-        return divided
-    ranks = config.job.spec.replicas.ranks
-    return replace(ready, ranks=Ranks(leader.group, Part(0, ranks), leader))
+    together = ready.with_others(leader, config.processes)
+    if together.of_several is not None:
+        prepared.try_out(config.job.spec, together)
+    return together

@@ -13,7 +13,6 @@ from disttrain.job.spec import Spec
 from disttrain.replica.agreement import Act
 from disttrain.replica.connection import Connection
 from disttrain.replica.pace import MeasuredPace, Pace
-from disttrain.replica.ranks import LeadingRank
 from disttrain.replica.stepper import Stepper, TrainingLoop
 from disttrain.replica.training import Evaluate, Training, TrainingInputs
 from disttrain.replica.work import Ask, Cutting, HeldLeases, LostLeases, WorkSource
@@ -40,14 +39,17 @@ class SteppedTraining(Training):
         run = defaults.extent(spec, prepared.train.count)
         self._stepper = self.stepper(self._connection, spec, run)
         self._stepper.tell = prepared.tell
-        if prepared.ranks is not None:
-            self._stepper.divide_among(LeadingRank(prepared.ranks, self._connection.model))
+        shared = prepared.shared_batches(self._connection.model)
+        if shared is not None:
+            self._stepper.divide_among(shared)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
         self._source = source = WorkSource(coordinator.request, held, membership.cancellation)
         indices = prepared.train.portions(joined.seed, joined.portion_size)
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.cancellation)
+        pipeline = prepared.pipeline(
+            joined.seed, source, cutting, membership.cancellation, part=prepared.batch_part
+        )
         loss = prepared.loss()
         tell = partial(self._tell_progress, joined.member, coordinator.request)
         self._loop = TrainingLoop(self._stepper, loss, pipeline, self._lost, joined.seed, tell)

@@ -19,7 +19,7 @@ from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.ranks import LeadingRank
+from disttrain.replica.ranks import SharedBatches
 from disttrain.replica.task_calls import LossOfBatch
 from disttrain.replica.training import Counters, Evaluate
 from disttrain.replica.work import LostLeases, WorkItem
@@ -66,8 +66,8 @@ class Stepper(ABC):
         self._frozen.begin()
         self._compute_with(fetched)
 
-    def divide_among(self, ranks: LeadingRank) -> None:
-        """Compute with other processes from now on, each its part of a batch, as leader."""
+    def divide_among(self, ranks: SharedBatches) -> None:
+        """Compute with other processes from now on, each its part of a batch."""
         message = f"{type(self).__name__} has no ranks, which a rule of the manifest says: {ranks}"
         raise AssertionError(message)
 
@@ -134,8 +134,9 @@ class Stepper(ABC):
         """
         self.tell(Act.START_OVER)
         self._forget_steps()
-        self._pushes.go_on()
-        self._agreement.tell(self._pushes.answered)
+        self._pushes.wait_answered()
+        self._agreement.tell(self._pushes.answered._replace(was_too_stale=False))
+        self._pushes.go_on(self._answers)
         self._computed_on = ()
         self._fetch_again()
         return self.acknowledged

@@ -28,7 +28,7 @@ from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.initial_values import RecordedModel, lacks_values
-from disttrain.parallel.partitioned import CannotPartition, Partitioned
+from disttrain.parallel.partitioned import CannotPartition, PartOfModel
 from disttrain.replica.errors import DeviceNotFound, DeviceTooOld
 from disttrain.task import checks, groups, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
@@ -144,6 +144,11 @@ _NO_VALUES = (
     "Give weight decay to the optimizer, let layers return what the loss needs, or set "
     "spec.replicas.partitions to 1"
 )
+_NO_ROWS = (
+    "With spec.replicas.inner: fsdp2 a rank has all of a parameter only while the model computes: "
+    "let Task.loss() and Task.measure() call the model, and its forward() use the parameters. "
+    "Give weight decay to the optimizer, or let inner be ddp"
+)
 _META = re.compile(r"\bmeta\b(?!\.)")
 """In what torch says of tensors without values; a file may have such a name."""
 _DOUBLE_DATA = (
@@ -200,7 +205,7 @@ class TaskCalls:
         checked = checks.check_model(model).train()
         return checked.double() if self._is_double else checked
 
-    def model_to_divide(self, seed: int) -> tuple[nn.Module, Callable[[Partitioned], None] | None]:
+    def model_to_divide(self, seed: int) -> tuple[nn.Module, Callable[[PartOfModel], None] | None]:
         """The same model without its values, and what gives a part those that are its own.
 
         So nobody holds all of them. None: the model has its values, since its constructor takes
@@ -328,6 +333,8 @@ class TaskCalls:
     def _remedy(self, said: str, model: nn.Module, batch: Any) -> str:
         if _META.search(said) and _has_no_values(model):
             return _NO_VALUES
+        if _has_rows(model) and ("DTensor" in said or "FSDP" in said):
+            return _NO_ROWS
         if not self._is_double and holds_double_precision(batch):
             return _DOUBLE_DATA
         concerned = ("bfloat16", "autocast")
@@ -336,9 +343,11 @@ class TaskCalls:
 
 
 def _known(model: nn.Module, loss: BatchLoss) -> BatchLoss:
-    """The same. Raises LossError for one that comes from parameters that nobody has."""
+    """The same. Raises LossError for one that comes from parameters that no process has alone."""
     if loss.mean.is_meta and _has_no_values(model):
         raise LossError(_NO_VALUES)
+    if _has_rows(model) and hasattr(loss.mean, "to_local"):
+        raise LossError(_NO_ROWS)
     return loss
 
 
@@ -360,6 +369,11 @@ def _changes(model: nn.Module) -> int:
 
 def _has_no_values(model: nn.Module) -> bool:
     return next(model.parameters()).is_meta
+
+
+def _has_rows(model: nn.Module) -> bool:
+    """Whether torch's fully_shard has divided it: what is made of its parameters is a DTensor."""
+    return hasattr(model, "reshard")
 
 
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:

@@ -12,8 +12,8 @@ SHARD_BYTES_PER_SECOND = 1.4e9
 """What a shard applies or gives out: 0.7 CPU seconds per GB, as docs/benchmarks.md measures."""
 
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
-_BANDWIDTH = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG])(b|B)")
-_STRAGGLER = re.compile(r"([0-9]{1,6})=([0-9]+(?:\.[0-9]+)?)")
+_BANDWIDTH = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([kMG])(b|B)")
+_STRAGGLER = re.compile(r"([0-9]{1,6})=([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ def bandwidth(text: str) -> float:
     if found is None or not float(found[1]):
         message = (
             f"--bandwidth: {text[:40]!r} is no bandwidth; write 1Gb or 100Mb for bits per second, "
-            "or 125MB for bytes"
+            "or 125MB for bytes, with up to 6 digits before and after the point"
         )
         raise WrongMachines(message)
     return float(found[1]) * _UNITS[found[2]] / (8 if found[3] == "b" else 1)
@@ -78,7 +78,7 @@ def stragglers(texts: Iterable[str], replicas: int) -> dict[int, float]:
         if matched is None or not float(matched[2]):
             message = (
                 f"--straggler: {text[:40]!r} is none; write 3=4 for a replica 3 whose steps take "
-                "four times as long"
+                "four times as long, with up to 6 digits before and after the point"
             )
             raise WrongMachines(message)
         if int(matched[1]) >= replicas:

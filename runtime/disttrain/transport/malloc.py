@@ -18,7 +18,24 @@ MALLOC_ENVIRONMENT: dict[str, str] = {
     # and more go past the caches, which they would only empty: two thirds of the time.
     "GLIBC_TUNABLES": f"glibc.malloc.hugetlb=1:glibc.cpu.x86_non_temporal_threshold={3 << 20}",
 }
-"""Environment to add before `exec`; setting it later has no effect. Other C libraries ignore it."""
+"""Environment to add before `exec`; set later, it has no effect. Other C libraries ignore it."""
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 1 << 20
+_LEFT_BYTES = 16 << 20
+
+
+def give_back_at_once() -> None:
+    """Give large memory back to the system whenever it is freed, from now on.
+
+    For who takes and frees large pieces of many sizes all the time, and wants to have little: kept,
+    they lie between others and fit nothing, which doubles what such a process has. The price are
+    the page faults that `MALLOC_ENVIRONMENT` saves, in messages too.
+    """
+    if hasattr(_C_LIBRARY, "mallopt"):
+        _C_LIBRARY.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        _C_LIBRARY.mallopt(_M_TRIM_THRESHOLD, _LEFT_BYTES)
 
 
 def trim() -> None:

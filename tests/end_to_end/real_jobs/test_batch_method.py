@@ -63,7 +63,7 @@ def assert_its_object_tells(job: ClusterTraining, method: Status) -> None:
     assert status["training"]["loss"] == told["objective"]
     assert job.condition("Complete")["reason"] == "Converged"
     deaths = sorted(each["role"] for each in status["failures"] if each["exitCode"] == 137)
-    assert deaths == ["coordinator", "shard"]
+    assert deaths == ["coordinator", "shard"], status["failures"]
     assert status["restarts"] == {"coordinator": 1, "shard": 1, "replica": 0}
 
 

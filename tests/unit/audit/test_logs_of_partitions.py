@@ -48,6 +48,7 @@ def test_logs_of_all_partitions_are_one_incarnation(tmp_path: Path) -> None:
     for each in found.replicas[0]:
         assert each.of(Kind.ACKNOWLEDGED)["shard"].tolist() == [0, 1]
         assert each.of(Kind.FETCHED)["shard"].tolist() == [0, 1]
+        assert each.shards == (frozenset({0}), frozenset({1}))
 
 
 @pytest.mark.parametrize(

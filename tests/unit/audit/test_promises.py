@@ -173,6 +173,30 @@ def test_a_lie_is_found(lie: Callable[[LoggedRun], None], promises: set[str]) ->
     assert promises <= violated(run)
 
 
+def test_processes_of_a_replica_are_not_equally_far_when_one_dies() -> None:
+    """The one that lives has pushed once more, and the other has not read its last answer."""
+    run = a_quiet_run()
+    last = run.shards[1, 1].pop()
+    assert (last["sender"], last["sequence"]) == (1, 4)
+    unread = {(1, 3), (1, 4)}
+    run.replicas[1, 1] = [
+        record for record in run.replicas[1, 1] if (record["shard"], record["number"]) not in unread
+    ]
+    evidence = run.evidence()
+    assert "shard-1 to push 3, but went on" in str(audit.audit(evidence)[0])
+
+    def found(*processes: set[int]) -> Finding:
+        shards = tuple(map(frozenset, processes))
+        of_several = tuple(replace(each, shards=shards) for each in evidence.replicas[1])
+        replicas = {**evidence.replicas, 1: of_several}
+        return audit.audit(replace(evidence, replicas=replicas))[0]
+
+    assert found({0}, {1}).verdict is Verdict.HELD
+    assert found({1}, {0}, set()).verdict is Verdict.HELD
+    assert "shard-1 to push 3, but went on" in str(found({0}, set()))
+    assert "shard-1 to push 3, but went on" in str(found({0, 1}))
+
+
 def test_steps_that_were_given_up_together_count_as_one_gradient() -> None:
     run = a_quiet_run()
     for number in (3, 3, 3, 8):

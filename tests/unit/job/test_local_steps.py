@@ -8,7 +8,7 @@ import yaml
 
 from builders.jobs import a_job, complaints, edited
 from disttrain.job import validation
-from disttrain.job.finding import InvalidManifest
+from disttrain.job.finding import InvalidManifest, Severity
 from disttrain.job.merged import merged_name
 from disttrain.job.outer_rules.nesterov import Nesterov
 from disttrain.job.strategies.downpour import UPDATE_RULES
@@ -147,7 +147,7 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
         ),
         (
             "{graceSeconds: 2}",
-            "graceSeconds: must be 0 without a quorum, got 2; set quorum too",
+            "graceSeconds: must be null without a quorum, got 2; leave it out, or set quorum too",
         ),
         (
             "{precision: float64, pushAs: bfloat16}",
@@ -273,12 +273,23 @@ def test_checkpoints_tell_outer_rules_from_update_rules() -> None:
             r"spec\.batchSize: must be at least spec\.replicas\.ranks \(9\), .* got 8",
         ),
         (
-            [LOCAL, "spec.replicas.inner=ddp"],
-            r"spec\.replicas\.inner: means nothing with one rank; set spec\.replicas\.ranks",
+            [LOCAL, "spec.replicas={ranks: 3, inner: fsdp2}", "spec.parameterServer.shards=2"],
+            r"spec\.parameterServer\.shards: must be at least 3, got 2: .* 3 ranks .* fsdp2\)",
         ),
         (
-            [LOCAL, "spec.replicas={ranks: 2, inner: fsdp2}"],
-            r"spec\.replicas\.inner: must be ddp, got 'fsdp2'",
+            [LOCAL, "spec.replicas={ranks: 41, inner: fsdp2}", "spec.batchSize=64"],
+            r"spec\.replicas\.ranks: must be at most 40 in a job, got 41: .* or inner: ddp",
+        ),
+        (
+            [
+                "spec.strategy={localSteps: {optimizer: {name: Muon}}}",
+                "spec.replicas={ranks: 2, inner: fsdp2}",
+            ],
+            r"optimizer\.name: is Muon, .* 2 ranks \(spec\.replicas\.ranks, with inner: fsdp2\)",
+        ),
+        (
+            [LOCAL, "spec.replicas={ranks: 2, inner: zero}"],
+            r"inner: must be one of 'ddp' or 'fsdp2', got 'zero'",
         ),
         ([LOCAL, "spec.replicas.ranks=0"], r"spec\.replicas\.ranks"),
     ],
@@ -292,7 +303,30 @@ def test_ranks_are_refused_where_they_cannot_divide_a_batch(
 
 def test_a_replica_has_as_many_processes_as_ranks() -> None:
     job = a_job(LOCAL, "spec.replicas={ranks: 3, inner: ddp}")
-    assert job.spec.replicas.processes == 3
+    assert (job.spec.replicas.processes, job.spec.replicas.parts, job.spec.shards) == (3, 1, 1)
+
+
+@pytest.mark.parametrize("others", ["", ", partitions: 2"])
+def test_how_ranks_train_changes_nothing_with_one_rank(others: str) -> None:
+    alone, told = (
+        a_job(LOCAL, f"spec.replicas={{ranks: 1{others}{inner}}}")
+        for inner in ("", ", inner: fsdp2")
+    )
+    assert told.spec.replicas.parts == alone.spec.replicas.parts
+    assert told.spec.replicas.parts_said == alone.spec.replicas.parts_said
+
+
+def test_an_inner_of_one_rank_is_warned_of() -> None:
+    value = yaml.safe_load(edited(SGD, "localSteps: {}"))
+    value["spec"]["replicas"] = {"ranks": 1, "inner": "fsdp2"}
+    (found,) = validation.validate(value).findings
+    assert found.severity is Severity.WARNING
+    assert found.message.startswith("fsdp2 means nothing with one rank, which trains alone; set")
+
+
+def test_ranks_with_rows_of_their_own_have_shards_of_their_own() -> None:
+    job = a_job(LOCAL, "spec.replicas={ranks: 3, inner: fsdp2}")
+    assert (job.spec.replicas.processes, job.spec.replicas.parts, job.spec.shards) == (3, 3, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,42 +1,19 @@
 """What a replica's processes decide together: each hears the same, whatever each has."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
-from builders import partitions
-from builders.divided_models import Group
+from builders.agreements import COUNT, in_all, rank_of
 from builders.local_training import LocalTraining, adamw, batches, local_steps
 from builders.networks import a_network
 from builders.parameter_servers import OneShard
-from builders.ranks import thread_groups
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.agreement import ALONE, Answered, Together
 
-T = TypeVar("T")
-COUNT = 3
-PATIENCE_SECONDS = 60.0
 FAR = Position(lease=1 << 40, offset=(1 << 52) + 1)
 """Of the numbers that travel, about the largest."""
-
-
-def in_all(work: Callable[[Together], T], count: int = COUNT) -> list[T]:
-    """What each process's work gives, in threads."""
-    meeting = partitions.Meeting(count)
-    groups = [
-        Group(group, partitions.Thread(rank, meeting))
-        for rank, group in enumerate(thread_groups(count))
-    ]
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(work, map(Together, groups), timeout=PATIENCE_SECONDS))
-
-
-def rank_of(one: Together) -> int:
-    return one._rank
 
 
 def test_a_gradients_norm_is_of_all_parts_and_the_loss_of_the_one_that_knows_it() -> None:

@@ -81,7 +81,7 @@ def a_model(calls: TaskCalls, seed: int = 1) -> nn.Module:
     return model
 
 
-def evaluated(calls: TaskCalls, model: nn.Module, computing: Computing = nullcontext) -> Sums:
+def evaluated(calls: TaskCalls, model: nn.Module, computing: Computing = evaluation.alone) -> Sums:
     examples = calls.examples(Split.TEST, 1)
     return evaluation.evaluate(calls, model, examples, BATCH, lambda batch: batch, computing)
 
@@ -123,7 +123,7 @@ def test_the_evaluation_of_a_divided_replica_is_computed_by_all() -> None:
             train=examples,
             test=examples,
             device=CPU,
-            divided=parts.divided,
+            of_several=parts.divided,
         )
         found = replica.evaluate(parts.model, Split.TEST, BATCH)
         assert parts.parts[0].peers.traffic.messages > 0
@@ -171,11 +171,12 @@ def test_another_model_is_measured_and_the_trained_one_goes_on(tmp_path: Path) -
             train(parts.model, parts.divided)
             train(alone)
             assert_close(parts.gradients(), gradients(alone))
-            loaded = parts.divided.load(str(file))
-            found = evaluated(calls, loaded, parts.divided.evaluating(loaded))
-            assert_same(found, evaluated(calls, copy.deepcopy(other)), 1e-10)
-            for name, each in other.state_dict().items():
-                assert parts.divided.tensor(loaded, name).equal(each)
+            with parts.divided.loaded(str(file)) as loaded:
+                found = evaluated(calls, loaded, parts.divided.evaluating(loaded))
+                assert_same(found, evaluated(calls, copy.deepcopy(other)), 1e-10)
+                for name, each in other.state_dict().items():
+                    assert parts.divided.tensor(loaded, name).equal(each)
+            for name in other.state_dict():
                 assert parts.divided.tensor(parts.model, name).equal(trained.state_dict()[name])
 
 
@@ -186,7 +187,8 @@ def test_a_file_that_lacks_what_is_trained_is_refused_by_the_tensors_name(tmp_pa
     values = model.state_dict()
     with in_parts(model, 2, SAMPLE) as parts:
         save_file({name: each for name, each in values.items() if name != "0.weight"}, file)
-        parts.divided.load(str(file))
+        with parts.divided.loaded(str(file)):
+            pass
     save_file({name: each for name, each in values.items() if name != "5.bias"}, file)
     lacking = r"has no tensor '5\.bias', which the model has"
     with in_parts(model, 2, SAMPLE) as parts, pytest.raises(ModelError, match=lacking):

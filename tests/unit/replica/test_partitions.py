@@ -140,5 +140,5 @@ def test_other_samples_than_the_model_is_divided_for_are_refused(x: Tensor, said
 
 def test_what_cannot_be_divided_names_the_layer() -> None:
     replicas = Replicas(partitions=6)
-    with pytest.raises(ModelError, match=r"spec.replicas.partitions: 6: 5: 5 outputs cannot"):
+    with pytest.raises(ModelError, match=r"spec.replicas.partitions: 6: layer 5: 5 outputs cannot"):
         Division(a_model(), replicas, SAMPLE, CPU).planned(0)

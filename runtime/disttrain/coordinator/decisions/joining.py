@@ -222,7 +222,7 @@ def _wrong_model(transaction: Transaction, request: messages.Join) -> messages.R
         return _refused(messages.RefusalReason.WRONG_MODEL, "a replica must describe its model")
     if theirs.partitions > transaction.settings.partitions:
         message = (
-            f"this replica's model is divided among {theirs.partitions} partitions, and replicas "
+            f"this replica's model is divided among {theirs.partitions} processes, and replicas "
             f"of this job have {transaction.settings.partitions}"
         )
         return _refused(messages.RefusalReason.WRONG_MODEL, message)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from disttrain.coordinator.phases import IncarnationState
 from disttrain.coordinator.protocol.fields import MemberId, Partitions, Progress, Strict
-from disttrain.job import identity, names
+from disttrain.job import identity
 from disttrain.transport.header import Role
 
 
@@ -122,10 +122,10 @@ class Group(Strict):
 
     @property
     def members(self) -> Iterator[MemberId]:
-        """All that have joined."""
+        """All that have joined, in the order of partitions."""
         if self.partitions == 1:
             return iter((self.member,))
-        return (replace(self.member, partition=partition) for partition in self.processes)
+        return (replace(self.member, partition=partition) for partition in sorted(self.processes))
 
     def member_of(self, instance: str) -> MemberId | None:
         if self.instance == instance:
@@ -150,9 +150,7 @@ class Group(Strict):
 
     def process_name(self, partition: int) -> str:
         """The name of one of its processes, as whoever starts it has it."""
-        if self.role is Role.REPLICA:
-            return names.member_name(self.index, partition, self.partitions)
-        return self.name
+        return replace(self.member, partition=partition).process_name(self.partitions)
 
     def add(self, partition: int, process: Process) -> None:
         if partition:

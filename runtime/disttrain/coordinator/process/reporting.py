@@ -226,7 +226,8 @@ class Reporting:
 
 def _note_member(entry: entries.Entry) -> None:
     if isinstance(entry, member_entries.MemberJoined):
-        LOG.info("member joined", member=entry.member.name, incarnation=entry.member.incarnation)
+        name = entry.member.process_name(entry.partitions)
+        LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
     elif isinstance(entry, member_entries.ShardRestored):
         name, taken = entry.member.name, entry.restored.checkpoint
         for number in entry.restored.damaged:

@@ -76,6 +76,12 @@ class MemberId(Strict):
         """Of the process. The first one of a group speaks for it, under the group's name."""
         return f"{self.group}-{self.partition}" if self.partition else self.group
 
+    def process_name(self, processes: int) -> str:
+        """The name of the process as whoever starts it has it, of a group of so many."""
+        if self.role is Role.REPLICA:
+            return names.member_name(self.index, self.partition, processes)
+        return self.group
+
     @property
     def speaker(self) -> "MemberId":
         """The first process of the same incarnation, which speaks for the group."""

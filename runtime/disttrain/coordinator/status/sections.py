@@ -63,6 +63,7 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
         loss=loss,
         recent_loss=None if loss is None else _readable(loss),
         metrics=measures,
+        metrics_samples=state.evaluations[-1].samples if state.evaluations else None,
         measure=_measure(stage.settings, measures),
         warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
         staleness_p50=reports.staleness_quantile(histogram, 0.5),

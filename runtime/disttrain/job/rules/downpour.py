@@ -33,16 +33,6 @@ def _is_not_recorded(spec: Spec, found: Downpour) -> str | None:
     return None
 
 
-def _partitions_push_alike(spec: Spec, found: Downpour) -> str | None:
-    if found.staleness.maximum is None or spec.replicas.partitions == 1:
-        return None
-    return (
-        "refuses a push at the shards of one partition after others have taken theirs: with "
-        f"{spec.replicas.partitions} partitions (spec.replicas.partitions) leave it out, and take "
-        "a smaller maxInFlight"
-    )
-
-
 def _pushes_are_longer(_: Spec, found: Downpour) -> str | None:
     if found.staleness.compensation is None:
         return None
@@ -92,12 +82,6 @@ RULES = (
         ("spec", "record"),
         ((*_DOWNPOUR, "staleness"),),
         for_strategy(Downpour, _is_not_recorded),
-    ),
-    Rule(
-        "Replicas with partitions have no `staleness.maximum`.",
-        (*_DOWNPOUR, "staleness", "maximum"),
-        (("spec", "replicas", "partitions"),),
-        for_strategy(Downpour, _partitions_push_alike),
     ),
     Rule(
         "Compensation of delays makes pushes twice as long.",

@@ -78,15 +78,6 @@ def _records_have_no_refusals(spec: Spec, found: LocalSteps) -> str | None:
     )
 
 
-def _partitions_push_alike(spec: Spec, found: LocalSteps) -> str | None:
-    if found.maximum_age is None or spec.replicas.partitions == 1:
-        return None
-    return (
-        "must be null: it refuses a push at the shards of one partition after others have taken "
-        f"theirs, and a replica has {spec.replicas.partitions} (spec.replicas.partitions)"
-    )
-
-
 def _norms_are_of_differences(_: Spec, found: LocalSteps) -> str | None:
     if found.maximum_norm is None or not found.outer.rule.sends_parameters:
         return None
@@ -147,7 +138,10 @@ def _quorum_has_a_mean(_: Spec, found: LocalSteps) -> str | None:
 def _grace_is_after_a_quorum(_: Spec, found: LocalSteps) -> str | None:
     if found.quorum is not None or not found.grace_seconds:
         return None
-    return f"must be 0 without a quorum, got {found.grace_seconds:g}; set quorum too"
+    return (
+        f"must be null without a quorum, got {found.grace_seconds:g}; leave it out, or set quorum "
+        "too"
+    )
 
 
 def _fragments_take_turns(_: Spec, found: LocalSteps) -> str | None:
@@ -189,20 +183,20 @@ def _equals_are_young_enough(spec: Spec, found: LocalSteps) -> str | None:
 
 
 def _optimizer_steps_by_elements(spec: Spec, found: LocalSteps) -> str | None:
-    name, partitions = found.optimizer.name, spec.replicas.partitions
-    if partitions == 1 or name not in _BY_MATRICES:
+    name, replicas = found.optimizer.name, spec.replicas
+    if replicas.parts == 1 or name not in _BY_MATRICES:
         return None
     return (
-        f"is {name}, whose steps depend on whole matrices, and each of {partitions} partitions "
-        "(spec.replicas.partitions) has a part of them; take AdamW, or set that to 1"
+        f"is {name}, whose steps depend on whole matrices, and each of {replicas.parts_said} has "
+        "a part of them; take AdamW, or set that to 1"
     )
 
 
 RULES = (
     Rule(
-        "Partitions step with an optimizer that looks at single elements.",
+        "Partitions, and ranks with `fsdp2`, step with an optimizer that looks at single elements.",
         (*_LOCAL_STEPS, "optimizer", "name"),
-        (("spec", "replicas", "partitions"),),
+        (("spec", "replicas"),),
         for_strategy(LocalSteps, _optimizer_steps_by_elements),
     ),
     Rule(
@@ -266,12 +260,6 @@ RULES = (
         (*_LOCAL_STEPS, "seconds"),
         (("spec", "record"),),
         for_strategy(LocalSteps, _records_count_steps),
-    ),
-    Rule(
-        "Replicas with partitions have no `maximumAge`.",
-        _MAXIMUM_AGE,
-        (("spec", "replicas", "partitions"),),
-        for_strategy(LocalSteps, _partitions_push_alike),
     ),
     Rule(
         "A run with `maximumAge` is not recorded.",

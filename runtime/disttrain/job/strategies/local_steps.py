@@ -99,8 +99,10 @@ class LocalSteps(StrategyKind):
     each fragment by itself. Replicas that are gone
     are not waited for. null: each push changes the parameters by itself."""
 
-    grace_seconds: NotNegative = 0.0
-    """Seconds that a shard waits for further replicas when the quorum is there."""
+    grace_seconds: NotNegative | None = None
+    """Seconds that a shard waits for further replicas when the quorum is there. null: with `add`
+    half of the time between two pushes of a fragment by the quickest replica that is present, with
+    `replace` 0."""
 
     maximum_age: Count | None = None
     """The most updates by others since the fetch that a push is a difference to. An older push is

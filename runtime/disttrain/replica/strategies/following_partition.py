@@ -23,6 +23,7 @@ from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import strategies
 from disttrain.replica.agreement import Act, Together
 from disttrain.replica.connection import Connection
+from disttrain.replica.division import Division
 from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import Sums, as_it_is, everybodys
@@ -44,7 +45,7 @@ def steps(
 ) -> Step:
     """What this process does in each act of its group, which is formed. Raises ModelError."""
     division, spec = ready.division, config.job.spec
-    assert division is not None  # noqa: S101  It is a partition.
+    assert isinstance(division, Division)  # noqa: S101  It is a partition.
     following = FollowingPartition(division, group, ready.tensors.layout)
     run = defaults.extent(spec, ready.train.count)
     stages = defaults.stages(spec)
@@ -60,7 +61,7 @@ def steps(
         membership.open_ledger(joined),
     )
     measures = partial(follow_until, group, following.step, lambda words: words[0] == Act.MEASURED)
-    training = _Training(
+    training = FollowingTraining(
         connection,
         [partial(_stage, connection, stage, run, measures) for stage in stages],
     )
@@ -79,25 +80,25 @@ def steps(
 
 def _stage(
     connection: Connection, spec: Spec, run: Extent, measures: Callable[[], None]
-) -> "_Stage":
+) -> "Stage":
     if spec.strategy.sandblaster is not None:
         return _Batches(connection)
     stepper = strategies.stepped(spec).stepper(connection, spec, run)
-    return _Steps(connection, stepper, measures)
+    return Steps(connection, stepper, measures)
 
 
-class _Stage(ABC):
-    """What a strategy does in a partition other than the first. Belongs to the main thread."""
+class Stage(ABC):
+    """What a strategy does in such a process. Belongs to the main thread."""
 
     computes_on = PARAMETERS
     """The name of the vector that the model has while it trains."""
 
     @abstractmethod
     def step(self, act: Act, words: Sequence[int]) -> None:
-        """Do what the first partition does. Raises GroupLost."""
+        """Do what the first process does. Raises GroupLost."""
 
 
-class _Steps(_Stage):
+class Steps(Stage):
     """Of a strategy whose replicas take steps."""
 
     def __init__(
@@ -137,7 +138,7 @@ class _Steps(_Stage):
         stepper.adopt(gradient, scale, samples)
 
 
-class _Batches(_Stage):
+class _Batches(Stage):
     """Of a batch method."""
 
     def __init__(self, connection: Connection) -> None:
@@ -199,17 +200,17 @@ class _Batches(_Stage):
         return self._sum
 
 
-class _Training:
-    """Belongs to the main thread."""
+class FollowingTraining:
+    """What a process trains that speaks with the shards of its part. For the main thread."""
 
     def __init__(
         self,
         connection: Connection,
-        stages: Sequence[Callable[[], _Stage]],
+        stages: Sequence[Callable[[], "Stage"]],
     ) -> None:
         self._connection = connection
         self._stages = list(stages)
-        self._stage: _Stage | None = None
+        self._stage: Stage | None = None
 
     def step(self, act: Act, words: Sequence[int]) -> None:
         if act is Act.UPLOAD:

@@ -2,7 +2,6 @@
 
 import queue
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -13,6 +12,7 @@ from disttrain.groups.steps import Collective
 from disttrain.job import defaults
 from disttrain.job.inner_optimizer import InnerOptimizer
 from disttrain.job.length import UNKNOWN, Extent
+from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import gradient_check, task_calls
 from disttrain.replica.flat_model import FlatModel
@@ -39,11 +39,7 @@ def steps(
     """What this process does in each step of its group, which is formed."""
     spec, strategy = config.job.spec, config.job.spec.strategy.only_local_steps
     ranks = Ranks(group, Part(config.partition, config.processes))
-    ready = replace(ready, ranks=ranks)
-    indices = ready.train.portions(joined.seed, joined.portion_size)
-    cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-    leases, cancellation = AnnouncedLeases(), membership.cancellation
-    pipeline = ready.pipeline(joined.seed, leases, cutting, cancellation)
+    batches = batches_of(spec, ready, membership, joined, ranks.part)
     losses = PartialLosses(ready.loss(), ranks.part, joined.seed)
     rank = FollowingRank(
         ranks,
@@ -51,13 +47,23 @@ def steps(
         strategy.optimizer,
         defaults.extent(spec, ready.train.count),
     )
-    batches = Batches(leases, pipeline.next, cancellation.check)
 
     def step(words: Sequence[int]) -> None:
         order = Order.of(words)
         rank.step(order, partial(losses.compute, batches.find(order)))
 
     return step
+
+
+def batches_of(
+    spec: Spec, ready: Prepared, membership: Membership, joined: Joined, part: Part
+) -> "Batches":
+    """What a rank reads of the batches that the first one announces: its part of each."""
+    indices = ready.train.portions(joined.seed, joined.portion_size)
+    cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
+    leases, cancellation = AnnouncedLeases(), membership.cancellation
+    pipeline = ready.pipeline(joined.seed, leases, cutting, cancellation, part=part)
+    return Batches(leases, pipeline.next, cancellation.check)
 
 
 class AnnouncedLeases:

@@ -1,6 +1,6 @@
 """News of incarnations that are no more, and answers that come twice, change nothing."""
 
-from disttrain.coordinator.journal.group import Group
+from disttrain.coordinator.journal.group import Group, Process
 from disttrain.coordinator.journal.member_entries import FenceAnswered, MemberLost
 from disttrain.coordinator.journal.state import Fencing, State, to_json
 from disttrain.coordinator.phases import IncarnationState
@@ -28,3 +28,17 @@ def test_a_shard_answers_a_fence_once() -> None:
 
     (fencing,) = state.fencings
     assert (fencing.waiting, state.totals.partial_chunks) == ([1], 2)
+
+
+def test_processes_are_told_in_their_order_and_by_the_names_of_who_starts_them() -> None:
+    group = Group(role=Role.REPLICA, index=3, incarnation=1, partitions=3)
+    for partition in (2, 0, 1):
+        group.add(partition, Process(instance=f"process {partition}", pid=1))
+    found = [member.process_name(group.partitions) for member in group.members]
+    assert found == ["replica-3-0", "replica-3-1", "replica-3-2"]
+    assert [group.process_name(partition) for partition in range(3)] == found
+
+
+def test_a_process_that_is_alone_has_the_name_of_its_group() -> None:
+    for role, name in ((Role.REPLICA, "replica-3"), (Role.SHARD, "shard-3")):
+        assert MemberId(role=role, index=3, incarnation=1).process_name(1) == name

@@ -99,6 +99,7 @@ def test_a_measure_that_is_no_number_becomes_null() -> None:
     patch = json.loads(cluster_status.encode(JOB, fields(machine)))
     assert patch["status"]["training"]["metrics"].get("accuracy") is None
     assert patch["status"]["training"]["metrics"]["speed"] == 2.0
+    assert patch["status"]["training"]["metricsSamples"] == 32
     assert "the measure accuracy of the latest evaluation" in patch["status"]["training"]["warning"]
     assert patch["metadata"] == {"name": "digits", "namespace": "team", "uid": "u-1"}
 
