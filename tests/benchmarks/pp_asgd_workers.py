@@ -31,7 +31,7 @@ from builders.pp_asgd_workers_page import (
 )
 from builders.report import Bar, median, print_report, say
 
-FULL = Scale(workers=(8, 32, 128, 256), compared=32, seeds=1, batch=4, epochs=2.0, until=0.58)
+FULL = Scale(workers=(8, 32, 128, 256), compared=32, seeds=3, batch=4, epochs=2.0, until=0.58)
 QUICK = Scale(workers=(2,), compared=2, seeds=1, batch=20, epochs=1.0, until=0.85)
 FACTORS: Mapping[str, Sequence[float]] = {
     SYNCHRONOUS: (1 / 3, 1.0, 3.0, 10.0),
