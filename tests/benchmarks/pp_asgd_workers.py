@@ -1,7 +1,7 @@
 """PP-ASGD's figures 3 (left) and 4 with small images, in virtual time (Sato et al. 2017).
 
 Figure 3: errors of predicted and plain asynchronous SGD on 32 workers. Figure 4: synchronous and
-predicted SGD on 8 to 256. With `--output` a page is written. Two cores take a quarter of an hour.
+predicted SGD on 8 to 256. With `--output` a page is written. Two cores take twenty minutes.
 """
 
 import sys
