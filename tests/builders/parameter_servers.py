@@ -73,7 +73,10 @@ class OneShard(PushClient, FetchClient):
             return widened(tensor(sent, vector), 0, len(self.values[placements.PARAMETERS]))
         return tensor(sent, vector).float()
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
+        del steps
         assert self.fetch_gate.wait(20)
         for vector, buffer in into.items():
             there, here = self.values[vector.held], tensor(buffer, vector)

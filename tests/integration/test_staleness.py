@@ -1,5 +1,6 @@
 """Jobs that refuse gradients which are too old: their samples go back and are processed once."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,50 @@ def test_all_processes_go_back_to_what_each_has_pushed(
         summary = job.summary()
         assert (summary["samples"], summary["samplesRepeated"]) == (SAMPLES, 0)
         assert float(counts(job).min()) >= least
+        job.assert_promises_held()
+
+
+WAITS = (
+    "spec.strategy.downpour.maxInFlight=0",
+    "spec.strategy.downpour.staleness.maximum={updates: 2, policy: wait}",
+)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "epochs"),
+    [
+        ((*ASSIGNMENTS, "spec.parameterServer.shards=1"), EPOCHS),
+        ((*ASSIGNMENTS, "spec.parameterServer.shards=3"), EPOCHS),
+        ((*PARTITIONS, "spec.replicas.count=3"), 1),
+    ],
+    ids=["one shard", "three shards", "partitions"],
+)
+def test_pushes_that_wait_are_applied_once_everywhere(
+    tmp_path: Path, assignments: tuple[str, ...], epochs: int
+) -> None:
+    with RunningJob(tmp_path, [*assignments, *WAITS]) as job:
+        assert job.wait() == 0
+
+        # Who pauses for longer than others wait may be refused.
+        assert refused(job) < 10
+        assert int(counts(job).min()) >= epochs
+        summary = job.summary()
+        assert (summary["samples"], summary["samplesRepeated"]) == (epochs * SAMPLES, 0)
+        assert max(map(int, summary["staleness"]["histogram"])) <= 2
+        job.assert_promises_held()
+
+
+def test_who_hangs_is_not_waited_for_and_goes_on_afterwards(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [*ASSIGNMENTS, *WAITS, "spec.parameterServer.shards=2"]) as job:
+        job.wait_until(lambda status: status.get("samples", 0) >= SAMPLES // 4)
+        job.signal("replica-1", signal.SIGSTOP)
+        before = job.status()["samples"]
+        job.wait_until(lambda status: status.get("samples", 0) >= before + SAMPLES // 4)
+        job.signal("replica-1", signal.SIGCONT)
+        assert job.wait() == 0
+
+        assert int(counts(job).min()) >= EPOCHS
+        assert job.summary()["samples"] == EPOCHS * SAMPLES
         job.assert_promises_held()
 
 

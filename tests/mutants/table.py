@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 _R = "runtime/disttrain"
 _UNIT = "tests/unit"
 _INTEGRATION = "tests/integration"
+_BOUNDED = "tests/unit/parameter_server/test_bounded_staleness.py"
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -381,7 +382,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
-        file=f"{_R}/parameter_server/strategies/downpour.py",
+        file=f"{_R}/parameter_server/fetch_contexts.py",
         old="            if header.sequence > number:",
         new="            if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
@@ -1117,7 +1118,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a fetch whose chunks have each their context",
-        file=f"{_R}/parameter_server/strategies/downpour.py",
+        file=f"{_R}/parameter_server/fetch_contexts.py",
         old="if context is None or number != header.sequence:",
         new="if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
@@ -1355,10 +1356,80 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a push that is older than the job takes",
-        file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="if self._most_stale is not None and staleness > self._most_stale:",
+        file=f"{_R}/parameter_server/ages.py",
+        old="if staleness > self._most:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
+    ),
+    Mutant(
+        name="a push that waits for who fetched at the same time",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="others[0] >= known.waiting.version:",
+        new="others[0] > known.waiting.version:",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a bound that looks at the oldest gradient alone",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="after + place - other <= self._most",
+        new="after - other <= self._most",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a bound that forgets pushes under way",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="count + 1 + sum(each.is_pushing for each in self._senders.values())",
+        new="count + 1",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a bound that forgets pushes that wait",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="gradient = known.waiting or known.to_come",
+        new="gradient = known.to_come",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a bound by what was fetched last",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="known.to_come = known.to_come or _Gradient(version, now)",
+        new="known.to_come = _Gradient(version, now)",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a silent replica that all wait for",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="gradient is not None and is_awaited:",
+        new="gradient is not None:",
+        tests=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a replica that is waited for while it evaluates",
+        file=f"{_R}/parameter_server/ages.py",
+        old="if self._bounded is not None and header.local_steps:",
+        new="if self._bounded is not None:",
+        tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
+    ),
+    Mutant(
+        name="chunks that are sent while their push has to wait",
+        file=f"{_R}/parameter_server/ages.py",
+        old="return self._refused(header) if is_same else None",
+        new="return None",
+        tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
+    ),
+    Mutant(
+        name="a replica that fetches without a word of what for",
+        file=f"{_R}/replica/downpour.py",
+        old="self._fetch(self.computes_on, steps=self._fetch_every)",
+        new="self._fetch(self.computes_on)",
+        tests=(f"{_UNIT}/simulation/test_bounded_staleness.py",),
+    ),
+    Mutant(
+        name="pushes that wait for replicas that compute ahead",
+        file=f"{_R}/job/rules/downpour.py",
+        old="if found.max_in_flight > 0:",
+        new="if False:",
+        tests=(f"{_UNIT}/job/test_staleness.py",),
     ),
     Mutant(
         name="a push that was too old and is said to hold what is not finite",

@@ -4,6 +4,9 @@ A gradient's staleness, at each shard, is how many updates the shard has applied
 what the gradient was computed on.
 """
 
+from enum import StrEnum
+from typing import Annotated
+
 from pydantic import Field
 
 from disttrain.job.section import Count, Positive, Section
@@ -57,8 +60,22 @@ class DelayCompensation(Section):
         return self.strength or (0.04 if self.adaptive is None else 2.0)
 
 
+class Policy(StrEnum):
+    """What is done so that no gradient gets older than a maximum."""
+
+    REJECT = "reject"
+    """Nothing."""
+    WAIT = "wait"
+    """A push waits while a gradient that somebody still computes would get too old by it (bounded
+    staleness). Who does not push within 4 times its usual time, or 2 s, is not waited for."""
+
+
 class Maximum(Section):
     """What is older is not applied: its samples go back, and any replica may process them."""
+
+    policy: Annotated[Policy, Field(strict=False)] = Policy.REJECT
+    """wait: quick replicas wait for slow ones, so that hardly a gradient is computed in vain. It
+    needs `maxInFlight: 0`."""
 
     updates: Count = Field(examples=[20])
     """The most staleness of a push that a shard applies, at the push's first chunk. Each shard
@@ -91,6 +108,11 @@ class Staleness(Section):
     @property
     def most(self) -> int | None:
         return None if self.maximum is None else self.maximum.updates
+
+    @property
+    def waits(self) -> bool:
+        """Whether pushes wait for older gradients of other replicas."""
+        return self.maximum is not None and self.maximum.policy is Policy.WAIT
 
     @property
     def compensation(self) -> DelayCompensation | None:

@@ -52,6 +52,7 @@ class FetchTask(Task):
         number: int,
         into: Mapping[Vector, Buffer],
         fragment: Fragment = WHOLE,
+        steps: int = 0,
     ) -> None:
         self.version = UNKNOWN
         """Of the first chunk: every other one is of this version or a later one."""
@@ -61,7 +62,9 @@ class FetchTask(Task):
         self._into = into
         self._fragment = fragment
         said = 0 if fragment == WHOLE else fragment.on_the_wire
-        self._header = identity.header(Verb.FETCH)._replace(sequence=number, fragment=said)
+        self._header = identity.header(Verb.FETCH)._replace(
+            sequence=number, fragment=said, local_steps=steps
+        )
         self._requests: list[list[Part]] = []
         self._expected: dict[tuple[int, int], Part] = {}
         self._asked = 0
@@ -167,15 +170,17 @@ class FetchClient(Conversation):
         self._number = 0
         self._versions: tuple[Version, ...] = ()
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
         """Fill the buffers (whole vectors); blocks until every shard has answered.
 
-        `fragment`: of what is trained nothing else is filled.
+        `fragment`: of what is trained nothing else is filled. `steps`: as in `Header.local_steps`.
         No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
         buffers is of no use.
         """
         self._number += 1
-        tasks = self._fetch(self._number, into, fragment)
+        tasks = self._fetch(self._number, into, fragment, steps)
         versions = tuple(task.version for task in tasks)
         has_buffers = any(vector.name == BUFFERS for vector in into)
         changed = has_buffers and versions != self._versions
@@ -194,6 +199,11 @@ class FetchClient(Conversation):
         self._fetch(evaluation, {trial: into})
 
     def _fetch(
-        self, number: int, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE
+        self,
+        number: int,
+        into: Mapping[Vector, Buffer],
+        fragment: Fragment = WHOLE,
+        steps: int = 0,
     ) -> list[FetchTask]:
-        return self.ask(lambda link: FetchTask(link, self._config.identity, number, into, fragment))
+        identity = self._config.identity
+        return self.ask(lambda link: FetchTask(link, identity, number, into, fragment, steps))

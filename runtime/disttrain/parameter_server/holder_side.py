@@ -219,6 +219,11 @@ class HolderSide(ABC):
             raise Refused(Reason.MALFORMED, f"fragment {header.fragment}, and there are none here")
         return WHOLE
 
+    def waits(self, header: Header) -> Refused | None:
+        """Why the sender of a HELLO is to wait with what it sends next; None: it need not."""
+        del header
+        return None
+
     def unfetchable(self, header: Header) -> Refused | None:
         """Why something is not to be had now; None: it may be."""
         del header
@@ -247,6 +252,11 @@ class HolderSide(ABC):
     def prediction_errors(self) -> Mapping[int, float]:
         """By replica, of what was predicted for it."""
         return {}
+
+    @property
+    def waited_seconds(self) -> float:
+        """What was pushed has waited for the pushes of others so long, in all."""
+        return 0.0
 
     @property
     def figures(self) -> BatchFigures:

@@ -87,6 +87,7 @@ class Reporter:
             staleness=tuple(histogram),
             staleness_unknown=records.staleness.get(-1, 0),
             shortened=records.shortened,
+            waited_seconds=self.shard.stage.waited_seconds,
             busy_seconds=self.busy_seconds,
             uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
@@ -156,6 +157,11 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
         counter("updates_applied", "Updates applied completely.", report.applied),
         counters("updates_refused", "Updates refused.", "reason", refused),
         counter("updates_shortened", "Pushes scaled down to maximumNorm.", report.shortened),
+        counter(
+            "push_wait_seconds",
+            "Seconds that pushes have waited for older gradients of other replicas.",
+            report.waited_seconds,
+        ),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),
         metrics.staleness(STALENESS_BOUNDS, report.staleness),
         gauges(

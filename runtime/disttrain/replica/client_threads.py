@@ -136,17 +136,20 @@ class FetchThread(ClientThread):
         land: Callable[[], None] = lambda: None,
         after_seconds: float | None = 0.0,
         fragment: Fragment = WHOLE,
+        *,
+        steps: int = 0,
     ) -> None:
         """Fetch `after_seconds`, or when it is waited for: with None not before that.
 
-        The two functions are called by the thread, before and after the fetch. Raises what ended
+        `steps`: as in `Header.local_steps`. The two functions are called by the thread, before and
+        after the fetch. Raises what ended
         this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
         self._cancellation.check()
         if not self.is_asked:
             self.is_asked = True
             self._is_due.clear()
-            self._acts.put(lambda: self._fetch(into, land, after_seconds, fragment))
+            self._acts.put(lambda: self._fetch(into, land, after_seconds, fragment, steps))
 
     def due(self) -> None:
         """Let what was asked for begin, if it waits for that; any thread."""
@@ -214,13 +217,14 @@ class FetchThread(ClientThread):
         land: Callable[[], None],
         after_seconds: float | None,
         fragment: Fragment,
+        steps: int,
     ) -> None:
         self._is_due.wait(after_seconds)
         if self._is_dropped:
             return
         began = self._cancellation.clock()
         buffers = into()
-        result = self.client.fetch(buffers, fragment)
+        result = self.client.fetch(buffers, fragment, steps=steps)
         land()
         nbytes = sum(_fetched(fragment, vector, of.nbytes) for vector, of in buffers.items())
         self.last_seconds = self._cancellation.clock() - began

@@ -212,9 +212,10 @@ class Stepper(ABC):
         fragment: Fragment = WHOLE,
         *,
         is_exact: bool = False,
+        steps: int = 0,
     ) -> None:
         into = partial(self._model.fetch_into, name, is_exact=is_exact)
-        self._fetches.ask(into, self._model.land, after_seconds, fragment)
+        self._fetches.ask(into, self._model.land, after_seconds, fragment, steps=steps)
 
     @abstractmethod
     def _start_pushing(self) -> None:

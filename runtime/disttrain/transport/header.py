@@ -166,7 +166,8 @@ class Header(NamedTuple):
     fragment: int
     """PUSH, FETCH: which fragment of what is trained, from 1; 0 is all of it."""
     local_steps: int
-    """PUSH: a replica's own steps that the difference is of; 0 if it is a gradient."""
+    """PUSH: a replica's own steps that the difference is of; 0 if it is a gradient. FETCH: steps
+    before the next push that are computed with it, as far as that is known; 0 if not."""
     local_samples: int
     """PUSH: samples of these steps. `samples` has those that no later fragment has any more."""
     segment: int

@@ -170,6 +170,33 @@ def test_a_maximum_below_what_equal_replicas_cause_is_warned_of(
     assert [each.severity for each in found] == ([Severity.WARNING] if warns else [])
 
 
+WAIT = "staleness: {maximum: {updates: MOST, policy: wait}}"
+
+
+@pytest.mark.parametrize(("most", "warns"), [(6, True), (7, False)])
+def test_waiting_for_more_than_replicas_of_equal_speed_cause_is_enough(
+    most: int, *, warns: bool
+) -> None:
+    given = f"{{maxInFlight: 0, {WAIT.replace('MOST', str(most))}}}"
+    job = a_job(f"spec.strategy.downpour={given}", "spec.replicas.count=8")
+    found = [each for each in rules.check(job) if "take 7 updates or more" in each.message]
+    assert [each.severity for each in found] == ([Severity.WARNING] if warns else [])
+
+
+@pytest.mark.parametrize(
+    ("exchange", "message"),
+    [
+        ("maxInFlight: 1", r"maximum\.policy: wait needs maxInFlight: 0, .*, got 1; set it to 0"),
+        ("maxInFlight: 0, fetchEvery: 3, pushEvery: 2", "a fetchEvery of at most 2, or take rej"),
+    ],
+)
+def test_who_pushes_several_gradients_of_a_fetch_is_not_waited_for(
+    exchange: str, message: str
+) -> None:
+    with pytest.raises(InvalidManifest, match=message):
+        a_job(f"spec.strategy.downpour={{{exchange}, {WAIT.replace('MOST', '9')}}}")
+
+
 @pytest.mark.parametrize(
     ("former", "now"),
     [("stalenessAwareSgd", "scaleRate: {}"), ("predictedMomentum", "predict: {}")],

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
 from builders.placements import PARAMETERS
 from builders.transports import a_chunk_header, a_header
@@ -20,9 +19,9 @@ from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import Delivered, SenderIncarnation
+from disttrain.parameter_server.fetch_contexts import FetchContexts
 from disttrain.parameter_server.holder_side import ShardState
 from disttrain.parameter_server.restoring import merge
-from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.transport.header import Verb
 
@@ -221,18 +220,15 @@ def test_vectors_of_a_sender_last_as_long_as_its_incarnation_may_push() -> None:
 
 def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
-    shard = downpour_shards.build(state, Sgd(learning_rate=RATE))
-    shard.admit(SenderIncarnation(0, 1))
+    contexts = FetchContexts(state, lambda _: RATE)
     under_way = a_chunk_header(Verb.FETCH, 0, incarnation=1, sequence=2)
-    stage = shard.stage
-    assert isinstance(stage, PushedGradients)
-    context = stage._fetch_context(under_way)
+    context = contexts.of(under_way)
 
-    shard.state.count += 1
-    late = stage._fetch_context(under_way._replace(sequence=1))
+    state.count += 1
+    late = contexts.of(under_way._replace(sequence=1))
 
     assert late.steps == 1
-    assert stage._fetch_context(under_way) is context
+    assert contexts.of(under_way) is context
 
 
 def test_the_parameters_are_served_from_their_memory_whatever_a_rule_predicts() -> None:

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from builders import downpour_shards, placements
 from builders.placements import PARAMETERS
 from builders.transports import a_chunk_header
-from disttrain.job.staleness import Maximum, ScaleRate, Staleness
+from disttrain.job.staleness import Maximum, Policy, ScaleRate, Staleness
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import WINDOW_PUSHES, Delivered, SenderIncarnation
 from disttrain.parameter_server.holder_side import ShardState
+from disttrain.parameter_server.messages import Side
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
 from disttrain.parameter_server.update_rules.predicted_momentum import reach_of
@@ -184,3 +185,94 @@ def test_a_push_that_is_too_old_changes_nothing_and_the_next_one_may_be_fine() -
     assert push(shard, 6, -1).verb == Verb.PUSHED, "nobody knows how old it is"
     assert push(shard, 7, 5, math.nan).reason == Reason.NOT_FINITE
     assert hello(shard, 7) is Reason.NOT_FINITE
+
+
+class TwoReplicas:
+    """A shard whose pushes wait, with a clock that the test sets."""
+
+    def __init__(self, most: int) -> None:
+        maximum = Maximum(updates=most, policy=Policy.WAIT)
+        self.shard = a_shard(Sgd(learning_rate=1.0), Staleness(maximum=maximum))
+        self.shard.admit(SenderIncarnation(1, 1))
+        self.seconds = 0.0
+        self.shard.state.clock = lambda: self.seconds
+        self._number = 0
+
+    def asks(self, verb: Verb, sender: int, **fields: int) -> Header:
+        header = a_chunk_header(verb, 1, sender=sender, incarnation=1, receiver_incarnation=1)
+        asked = header._replace(**fields)
+        return next(iter(self.shard.handle(asked, memoryview(b"")))).header
+
+    def fetches(self, sender: int, steps: int = 1) -> int:
+        """The version of what it gets."""
+        self._number += 1
+        asked = self.asks(Verb.FETCH, sender, sequence=self._number, local_steps=steps)
+        return asked.version
+
+    def says_hello(self, sender: int, number: int, side: Side = Side.PUSH) -> Header:
+        return self.asks(Verb.HELLO, sender, sequence=number, count=side)
+
+    def pushes(self, sender: int, number: int, version: int, value: float = 1.0) -> Header:
+        header = a_chunk_header(
+            Verb.PUSH,
+            16,
+            sender=sender,
+            incarnation=1,
+            receiver_incarnation=1,
+            sequence=number,
+            version_incarnation=1,
+            version=version,
+        )
+        payload = torch.full((16,), value).numpy().data.cast("B")
+        return next(iter(self.shard.handle(header, payload))).header
+
+
+def test_a_push_comes_again_when_the_older_gradient_is_here() -> None:
+    two = TwoReplicas(most=1)
+    assert [two.fetches(sender) for sender in (0, 1)] == [0, 0]
+    assert two.pushes(0, 1, two.fetches(0)).verb == Verb.PUSHED
+
+    assert two.pushes(0, 2, two.fetches(0)).reason == Reason.BUSY
+    assert two.asks(Verb.PUSH, 0, sequence=2, chunk=1, chunks=2).reason == Reason.OUT_OF_ORDER
+    assert two.says_hello(0, 2).reason == Reason.BUSY, "no chunk is sent in vain"
+    assert two.says_hello(0, 2, Side.FETCH).verb == Verb.WELCOME
+    assert two.says_hello(1, 1).verb == Verb.WELCOME
+    two.seconds = 0.5
+    answer = two.pushes(1, 1, 0)
+    assert (answer.verb, answer.staleness) == (Verb.PUSHED, 1)
+
+    welcome = two.says_hello(0, 2)
+    assert (welcome.verb, welcome.sequence, welcome.chunk) == (Verb.WELCOME, 2, 0)
+    assert two.pushes(0, 2, 1).verb == Verb.PUSHED
+    assert two.shard.stage.waited_seconds == pytest.approx(0.5)
+    assert not two.shard.refused, "nothing was computed in vain"
+
+
+@pytest.mark.parametrize("gone", ["fenced", "silent", "not finite", "too old"])
+def test_nobody_waits_for_who_does_not_push(gone: str) -> None:
+    two = TwoReplicas(most=1)
+    for sender in (0, 1):
+        two.fetches(sender)
+    assert two.pushes(0, 1, 0).verb == Verb.PUSHED
+    assert two.pushes(0, 2, two.fetches(0)).reason == Reason.BUSY
+
+    if gone == "fenced":
+        two.shard.fence(SenderIncarnation(1, 1))
+    elif gone == "silent":
+        two.seconds = 2.1
+    elif gone == "not finite":
+        assert two.pushes(1, 1, 0, math.nan).reason == Reason.NOT_FINITE
+    else:
+        two.shard.state.count += 1
+        assert two.pushes(1, 1, 0).reason == Reason.TOO_STALE
+
+    assert two.says_hello(0, 2).verb == Verb.WELCOME
+    assert two.pushes(0, 2, 1).verb == Verb.PUSHED
+
+
+def test_what_evaluations_fetch_is_no_gradient_to_come() -> None:
+    two = TwoReplicas(most=1)
+    for push, steps, reason in ((1, 0, Reason.NONE), (2, 1, Reason.BUSY)):
+        two.fetches(1, steps)
+        two.shard.state.count += 1
+        assert two.pushes(0, push, two.fetches(0)).reason == reason

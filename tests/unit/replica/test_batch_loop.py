@@ -67,8 +67,10 @@ class Shards(PushClient, FetchClient):
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Nothing: the point is given."""
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
-        del fragment
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
+        del fragment, steps
         for buffer in into.values():
             tensor(buffer, self.point.dtype).copy_(self.point)
         return FetchResult(versions=(Version(1, 1),), samples=0, buffers_changed=False)

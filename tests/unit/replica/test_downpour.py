@@ -568,10 +568,12 @@ def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
 
 def test_an_error_of_the_fetch_thread_ends_the_loop_though_pushes_are_answered() -> None:
     class Failing(OneShard):
-        def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+        def fetch(
+            self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+        ) -> FetchResult:
             if self.version:
                 raise ConnectionError("shard 0 is gone")
-            return super().fetch(into, fragment)
+            return super().fetch(into, fragment, steps=steps)
 
     trained = Trained(a_network(), Failing(0.05), a_downpour(), in_flight=1)
 

@@ -27,8 +27,10 @@ class Shards(FetchClient):
     def shards(self) -> Sequence[int]:
         return (0,)
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
-        del into, fragment
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
+        del into, fragment, steps
         self.asked.set()
         return FETCHED
 
@@ -46,8 +48,10 @@ class HeldShards(Shards):
         super().__init__()
         self.answers = threading.Event()
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
-        fetched = super().fetch(into, fragment)
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
+        fetched = super().fetch(into, fragment, steps=steps)
         assert self.answers.wait(60)
         return fetched
 

@@ -34,8 +34,10 @@ class SameBuffersOnce(OneShard):
 
     _before: Versions = ()
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
-        found = super().fetch(into, fragment)
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
+        found = super().fetch(into, fragment, steps=steps)
         changed, self._before = found.versions != self._before, found.versions
         return replace(found, buffers_changed=changed)
 
@@ -216,9 +218,11 @@ class FetchesWhenWaitedFor(OneShard):
         super().__init__(learning_rate)
         self.waits = threading.Semaphore(1)
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
         assert self.waits.acquire(timeout=20)
-        return super().fetch(into, fragment)
+        return super().fetch(into, fragment, steps=steps)
 
 
 @pytest.mark.timeout(60)

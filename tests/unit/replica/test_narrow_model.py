@@ -34,9 +34,11 @@ class Noting(OneShard):
         super().__init__(learning_rate=1.0)
         self.asked: list[tuple[Vector, int]] = []
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
         self.asked += [(vector, buffer.nbytes) for vector, buffer in into.items()]
-        return super().fetch(into, fragment)
+        return super().fetch(into, fragment, steps=steps)
 
 
 class Story:

@@ -38,11 +38,13 @@ class Predicting(OneShard):
         super().__init__(learning_rate=0.0)
         self.asked: list[str] = []
 
-    def fetch(self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE) -> FetchResult:
+    def fetch(
+        self, into: Mapping[Vector, Buffer], fragment: Fragment = WHOLE, *, steps: int = 0
+    ) -> FetchResult:
         names = {placements.PARAMETERS.beside("prediction"): placements.PARAMETERS}
         self.asked += [vector.name for vector in into]
         fetched = super().fetch(
-            {names.get(vector, vector): into[vector] for vector in into}, fragment
+            {names.get(vector, vector): into[vector] for vector in into}, fragment, steps=steps
         )
         for vector, buffer in into.items():
             if vector in names:

@@ -1,6 +1,5 @@
 """A batch method in virtual time: production's bits, and the seconds of the machines."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,14 +20,6 @@ from tasks.proving import Proving
 SAMPLES, PORTION, OF_A_GROUP = 800, 40, 2
 GROUPS = 10
 STEP = Machines(step_seconds=0.1, latency_seconds=0.0001)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def a_setting(stop: Any = None, **method: Any) -> Setting:

@@ -1,7 +1,6 @@
 """Merges by a quorum, beside a serial loop over the same batches in the same rounds."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,14 +24,6 @@ STEP = Machines(step_seconds=0.1, latency_seconds=0.0001)
 UNEVEN = Machines(step_seconds=0.1, latency_seconds=0.0001, jitter=0.1)
 Seen = tuple[Batch, int]
 """A batch, and the seed of what its step draws."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Watched(Proving):

@@ -9,54 +9,19 @@ import torch
 from torch.optim import SGD
 from torch.utils.data import Dataset
 
+from builders.simulated_jobs import SAMPLES, SGD_ALONE, a_setting
 from disttrain import Split
-from disttrain.job.spec import DistTrainJob
-from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation.evaluations import Result
 from disttrain.simulation.machines import SHARD_BYTES_PER_SECOND, Machines
 from disttrain.simulation.run import SimulatedRun
-from disttrain.simulation.setting import Setting, prepare
+from disttrain.simulation.setting import Setting
 from disttrain.state.vector import PARAMETERS
-from disttrain.task.task import Task
 from oracles import serial
 from oracles.serial import Course
 from tasks.counting import NumberedSources
 from tasks.proving import Proving
 
-SAMPLES = 800
 STEP = Machines(step_seconds=0.1, latency_seconds=0.0001)
-SGD_ALONE = {"downpour": {"maxInFlight": 0, "optimizer": {"sgd": {"learningRate": 0.05}}}}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def a_setting(task: Task | None = None, **spec: Any) -> Setting:
-    whole = {
-        "task": {"entrypoint": "proving:Proving"},
-        "strategy": SGD_ALONE,
-        "batchSize": 8,
-        "portionSize": 80,
-        "stop": {"epochs": 2},
-        "evaluation": None,
-        "parameterServer": {"shards": 3},
-        "replicas": {"count": 1, "device": "cpu"},
-        **spec,
-    }
-    job = DistTrainJob.model_validate(
-        {
-            "apiVersion": "disttrain.dev/v1alpha1",
-            "kind": "DistTrainJob",
-            "metadata": {"name": "proving"},
-            "spec": whole,
-        }
-    )
-    return prepare(job, TaskCalls(task or Proving()))
 
 
 def simulated(

@@ -41,13 +41,37 @@ def _pushes_are_longer(_: Spec, found: Downpour) -> str | None:
 
 def _most_is_usual(spec: Spec, found: Downpour) -> str | None:
     most, usual = found.staleness.most, spec.replicas.count * found.pushes_between_fetches
-    if most is None or most >= usual:
+    least = usual - 1 if found.staleness.waits else usual
+    if most is None or most >= least:
         return None
+    if found.staleness.waits:
+        return (
+            f"is {most} updates, and {spec.replicas.count} replicas that wait for one another push "
+            f"gradients that are up to {least} updates old: some would be refused all the same; "
+            f"take {least} updates or more"
+        )
     return (
         f"refuses gradients that are more than {most} updates old, and those of "
         f"{spec.replicas.count} replicas of equal speed are about {usual}: most would be computed "
         "in vain; take a larger number, fewer replicas or fetchEvery: 1"
     )
+
+
+def _each_push_has_its_fetch(_: Spec, found: Downpour) -> str | None:
+    if not found.staleness.waits:
+        return None
+    if found.max_in_flight > 0:
+        return (
+            "wait needs maxInFlight: 0, since who computes ahead may push several gradients of "
+            f"what was fetched once, got {found.max_in_flight}; set it to 0, or take reject"
+        )
+    if found.fetch_every > found.push_every:
+        return (
+            f"wait needs a fetch before each push, got fetchEvery: {found.fetch_every} and "
+            f"pushEvery: {found.push_every}; take a fetchEvery of at most {found.push_every}, or "
+            "take reject"
+        )
+    return None
 
 
 def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
@@ -62,6 +86,13 @@ def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
 
 
 RULES = (
+    Rule(
+        "With `staleness.maximum.policy: wait`, `maxInFlight` is 0 and `fetchEvery` not above "
+        "`pushEvery`.",
+        (*_DOWNPOUR, "staleness", "maximum", "policy"),
+        (_DOWNPOUR,),
+        for_strategy(Downpour, _each_push_has_its_fetch),
+    ),
     Rule(
         "`pushEvery` above 1 changes what a `learningRate` means, but of rules as plain as sgd.",
         (*_DOWNPOUR, "pushEvery"),

@@ -23,8 +23,10 @@ from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server import arithmetic, presence
+from disttrain.parameter_server.ages import Ages
 from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
+from disttrain.parameter_server.fetch_contexts import FetchContexts
 from disttrain.parameter_server.holder_side import (
     REASONS,
     Answer,
@@ -36,7 +38,7 @@ from disttrain.parameter_server.holder_side import (
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.parameter_server.update_rule import Chunk, PushContext, Rule
 from disttrain.state.factors import Factors, within
 from disttrain.state.fragments import WHOLE
 from disttrain.state.placement import Range
@@ -71,13 +73,13 @@ class PushedGradients(HolderSide):
         self._rule = rule
         self._extent = extent
         given = staleness or Staleness()
-        self._scales_rate, self._most_stale = given.scale_rate is not None, given.most
+        self._scales_rate = given.scale_rate is not None
+        self._ages = None if given.maximum is None else Ages(state, given.maximum)
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
         self._narrowing = Narrowing()
-        self._fetches: dict[SenderIncarnation, tuple[int, FetchContext]] = {}
-        """The number of each sender's latest fetch of parameters, and what it is served by."""
+        self._fetches = FetchContexts(state, self._rate)
         self._beside: defaultdict[SenderIncarnation, dict[str, Tensor]] = defaultdict(dict)
         """What goes with the next chunk of each sender's gradient."""
         self.handlers[Verb.PUSH] = self._push
@@ -134,8 +136,17 @@ class PushedGradients(HolderSide):
     def prediction_errors(self) -> Mapping[int, float]:
         return self._rule.prediction_errors
 
+    @property
+    def waited_seconds(self) -> float:
+        return 0.0 if self._ages is None else self._ages.waited_seconds
+
+    def waits(self, header: Header) -> Refused | None:
+        return None if self._ages is None else self._ages.waits(header)
+
     def drop(self, incarnation: SenderIncarnation) -> None:
-        incarnation.forget_in(self._fetches)
+        if self._ages is not None:
+            self._ages.drop(incarnation)
+        self._fetches.drop(incarnation)
         incarnation.forget_in(self._beside)
         if self.state.values is not None:
             self.state.values.drop_sender(incarnation)
@@ -152,12 +163,15 @@ class PushedGradients(HolderSide):
         known = self.state.deliveries.of(header.sender, header.incarnation)
         was_refused = decision is Decision.REFUSED_BEFORE
         reason = known.why_refused if was_refused else REASONS[decision]
-        raise Refused(reason, sentence, is_repeat=was_refused)
+        is_waiting = self._ages is not None and self._ages.has_refused(header)
+        raise Refused(reason, sentence, is_repeat=was_refused or is_waiting)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _require_sound(header, self.state)
-        if header.chunk == 0:
-            self._check_age(header)
+        if header.chunk == 0 and self._ages is not None:
+            why = self._ages.why_too_old(header, self._staleness(header))
+            if why is not None:
+                self._give_up(header, Reason.TOO_STALE, why)
         fragment = self.fragment(header) if self.fragments else WHOLE
         part = self.values.pushed(header, self.config.pushed, fragment)
         if part is None:
@@ -245,6 +259,8 @@ class PushedGradients(HolderSide):
 
     def _begin(self, header: Header) -> None:
         state = self.state
+        if self._ages is not None:
+            self._ages.begun(header)
         state.deliveries.begin(
             SenderIncarnation.of(header),
             chunks=header.chunks,
@@ -277,6 +293,8 @@ class PushedGradients(HolderSide):
 
     def fetched(self, header: Header) -> Vector | None:
         named = self.values.share.placement.vector(header.vector)
+        if self._ages is not None:
+            self._ages.fetched(header)
         return named if self._is_made(named) else super().fetched(header)
 
     def served(self, header: Header, part: Part) -> memoryview:
@@ -286,29 +304,13 @@ class PushedGradients(HolderSide):
         chunk = self._chunk(beside, header)
         # Always the same memory: it stays in the processor's cache until it is sent.
         out = self._scratch_like(chunk.parameters)
-        self._rule.serve(chunk, self._fetch_context(header), out)
+        self._rule.serve(chunk, self._fetches.of(header), out)
         return bytes_of(out)
 
     def _is_made(self, named: Vector | None) -> bool:
         """Whether the rule makes it when it is fetched."""
         made = self.config.serves
         return made is not None and named == self.values.trained.beside(made)
-
-    def _fetch_context(self, header: Header) -> FetchContext:
-        incarnation = SenderIncarnation.of(header)
-        number, context = self._fetches.get(incarnation, (-1, None))
-        if context is None or number != header.sequence:
-            context = FetchContext(
-                sender=header.sender,
-                mean_staleness=self.state.deliveries.of(*incarnation).mean_staleness,
-                steps=self.state.count,
-                rate=self._rate(self.state.samples),
-                live_replicas=self.state.live_replicas,
-            )
-            # A copy of an earlier request that comes late is no news of the fetch under way.
-            if header.sequence > number:
-                self._fetches[incarnation] = header.sequence, context
-        return context
 
     def _applied(self, header: Header, rate: float) -> Answers:
         self.records.applied(header, self.state.count, rate, self.state.live_replicas)
@@ -332,6 +334,8 @@ class PushedGradients(HolderSide):
         )
         delivered = state.deliveries.complete(header.sender, header.incarnation, after)
         self.records.pushed(header, delivered, rate)
+        if self._ages is not None:
+            self._ages.ended(header)
         return self._pushed(header, staleness)
 
     def _repeated(self, header: Header) -> Answers:
@@ -346,17 +350,12 @@ class PushedGradients(HolderSide):
         answer = self.state.answer(Verb.PUSHED, header)
         return Answer(answer._replace(staleness=staleness, count=0, first=0))
 
-    def _check_age(self, header: Header) -> None:
-        """Of a push, by its first chunk: what is begun is applied, whoever pushes meanwhile."""
-        staleness = self._staleness(header)
-        if self._most_stale is not None and staleness > self._most_stale:
-            most = f"{staleness} updates old, staleness.maximum.updates is {self._most_stale}"
-            self._give_up(header, Reason.TOO_STALE, f"is {most}")
-
     def _give_up(self, header: Header, reason: Reason, why: str) -> NoReturn:
         is_stale = reason is Reason.TOO_STALE
         self.state.deliveries.give_up(header.sender, header.incarnation, is_stale=is_stale)
         self.records.refused(header, reason)
+        if self._ages is not None:
+            self._ages.ended(header)
         raise Refused(reason, f"chunk {header.chunk} of push {header.sequence} {why}")
 
     def _rate(self, samples: int) -> float:
