@@ -13,8 +13,6 @@ import torch
 
 from builders.runs import RunningJob
 
-peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft")
-
 EXAMPLE = Path(__file__).parents[2] / "examples/language"
 SIZES = {"context": 16, "width": 16}
 
@@ -26,7 +24,13 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     text = (EXAMPLE.parent / "data/shakespeare-sample.txt").read_bytes()
     (tmp_path / "text.txt").write_bytes(text[:20_000])
     monkeypatch.syspath_prepend(str(tmp_path))
+    forget_modules()
     yield tmp_path
+    forget_modules()
+
+
+def forget_modules() -> None:
+    """Those of the example, of whichever folder."""
     for module in EXAMPLE.glob("*.py"):
         sys.modules.pop(module.stem, None)
 
@@ -43,6 +47,8 @@ def made(example: Path, module: str, task: str, **arguments: Any) -> torch.nn.Mo
 
 
 def test_the_adapter_alone_is_trained_and_exported(example: Path) -> None:
+    import peft  # noqa: PLC0415  It brings transformers, which takes seconds.
+
     base = made(example, "language", "Language")
     safetensors.torch.save_file(base.state_dict(), example / "base.safetensors")
     arguments = {"base": "base.safetensors", "text": "text.txt", "rank": 2, **SIZES}

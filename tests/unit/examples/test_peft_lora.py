@@ -15,8 +15,6 @@ from disttrain.replica import model_tensors
 from disttrain.replica.flat_model import FlatModel
 from disttrain.transport.memory import OrdinaryMemory
 
-peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft")
-
 OWN = FrozenParameters.OWN
 
 
@@ -46,6 +44,8 @@ def test_the_frozen_base_is_in_no_vector(base: Path) -> None:
 
 
 def test_peft_reads_the_adapter_that_a_job_exports(base: Path, tmp_path: Path) -> None:
+    import peft  # noqa: PLC0415  It brings transformers, which takes seconds.
+
     task = a_task(base)
     trained, batch = task.model(), task.collate(task.dataset(Split.TRAIN).__getitems__([0, 1, 2]))
     losses = learn(task, trained, batch)
