@@ -59,3 +59,18 @@ class Around(Small):
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         images, labels = batch
         return functional.cross_entropy(model.forward(images), labels)
+
+
+class Huge(Small):
+    """4 TB of parameters."""
+
+    def model(self) -> nn.Module:
+        width = 1 << 20
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, 10),
+        )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -25,8 +26,10 @@ from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import planned_sample, ways_of
+from disttrain.replica.task_calls import TaskCalls
 from disttrain.simulation import machines, step_time
 from disttrain.simulation.errors import WrongMachines
+from disttrain.task.errors import TaskError
 
 _OF_LOSSES: Mapping[Loss, Sequence[str]] = {
     Loss.IN_FIRST: (),
@@ -110,8 +113,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     loaded = manifest_file.load_accepted(job, assignments or ()).job
     task = task_calls.load(loaded, task_folder_of(job))
     samples = defaults.samples_per_step(loaded.spec)
-    model = task.model(loaded.spec.seed)
-    shape, loss = planned_sample(task, model)
+    model, shape, loss = _without_values(task, loaded.spec.seed)
     machine = Machine(
         flops_per_second=flops or step_time.measured_flops(),
         bytes_per_second=machine_speed,
@@ -140,6 +142,18 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         points = [(step.partitions, plan_text.gain(planned[0], step)) for step in planned]
         plot.write_text(plan_picture.draw(points, f"{loaded.metadata.name}: {purpose.value}"))
     raise typer.Exit(0 if planned else 2)
+
+
+def _without_values(task: TaskCalls, seed: int) -> tuple[nn.Module, tuple[int, ...], Loss]:
+    """The model, what a sample is, and what of the output has to be where. Raises TaskError.
+
+    The model has its values only where the loss reads them before it calls the model.
+    """
+    model, _ = task.model_to_divide(seed)
+    with suppress(TaskError):
+        return model, *planned_sample(task, model)
+    model = task.model(seed)
+    return model, *planned_sample(task, model)
 
 
 class Planned(NamedTuple):

@@ -31,7 +31,7 @@ spec:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(TASKS))
-    for name in ("Small", "Odd", "Pooled", "Around"):
+    for name in ("Small", "Odd", "Pooled", "Around", "Huge"):
         (tmp_path / f"{name}.yaml").write_text(JOB.format(name=name))
     return tmp_path / "Small.yaml"
 
@@ -42,6 +42,18 @@ def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
         return int(main())
     except SystemExit as end:
         return int(end.code or 0)
+
+
+def test_a_model_larger_than_this_machine_is_planned_without_its_values(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--partitions", "1,8", "--flops", "1e15", "--json")
+
+    assert planned(monkeypatch, job.with_stem("Huge"), *said) == 0
+
+    one, several = json.loads(capsys.readouterr().out)["steps"]
+    assert one["parameters"] > 1 << 40
+    assert several["parameters"] < one["parameters"] / 7
 
 
 def test_it_says_what_partitions_gain(
