@@ -64,10 +64,11 @@ class Policy(StrEnum):
     """What is done so that no gradient gets older than a maximum."""
 
     REJECT = "reject"
-    """Nothing."""
+    """Nobody waits; what is older is refused."""
     WAIT = "wait"
     """A push waits while a gradient that somebody still computes would get too old by it (bounded
-    staleness). Who does not push within 4 times its usual time, or 2 s, is not waited for."""
+    staleness). Who does not push within 4 times its usual time, or 2 s, is not waited for, and may
+    be refused."""
 
 
 class Maximum(Section):
@@ -75,7 +76,7 @@ class Maximum(Section):
 
     policy: Annotated[Policy, Field(strict=False)] = Policy.REJECT
     """wait: quick replicas wait for slow ones, so that hardly a gradient is computed in vain. It
-    needs `maxInFlight: 0`."""
+    needs `maxInFlight: 0` and `fetchEvery: 1`."""
 
     updates: Count = Field(examples=[20])
     """The most staleness of a push that a shard applies, at the push's first chunk. Each shard

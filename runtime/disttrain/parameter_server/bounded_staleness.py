@@ -5,38 +5,52 @@ push may begin if all gradients to come still fit within the bound when they are
 of their fetches. If not, it waits for the pushes of those who fetched earlier. So nobody waits for
 who waits himself: a cycle would need a fetch that came before itself, across shards, too.
 
-With at most one replica more than the bound has updates, no gradient gets too old. The bound is the
-stale synchronous parallel model's (Ho et al. 2013), where the quickest waits; here the staleness is
-of single pushes.
+With at most one replica more than the bound has updates, no gradient gets too old, unless its
+replica is so late that others do not wait for it any more. The bound is the stale synchronous
+parallel model's (Ho et al. 2013), where the quickest waits; here it is of single pushes.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from statistics import median
 from typing import NamedTuple
 
+from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.quorum import patience
+
+_LATEST = 5
+"""So many times of a replica count: neither a pause nor one quick step says what is usual."""
+_SLOWER = 4.0
+"""Times the usual seconds of all replicas: who is slower than that is waited for as if it were
+not."""
+
+
+class _Stage(Enum):
+    COMPUTED = auto()
+    """Its parameters were given out."""
+    WAITING = auto()
+    """Its push has arrived, and is to come again."""
+    APPLIED = auto()
+    """The first chunk of its push is in the values, the last one is not."""
 
 
 class _Gradient(NamedTuple):
+    stage: _Stage
     version: int
     """Updates in the values that it is computed on."""
     since: float
-    """When these were given out, or when its push arrived; in seconds, by the shard's clock."""
+    """When it came to this stage; in seconds, by the shard's clock."""
+    heard_at: float
+    """When its replica last said something of it."""
 
 
 @dataclass(slots=True)
 class _Sender:
-    to_come: _Gradient | None = None
-    """What it has fetched first since its last push."""
-    waiting: _Gradient | None = None
-    """A push that has arrived, and has not begun."""
-    is_pushing: bool = False
-    """The first chunk of a push is applied, the last one is not."""
-    heard_at: float = 0.0
-    """When it last fetched, pushed or asked to push."""
-    seconds: float | None = None
-    """From the fetch to the push, of the latest; None: not known."""
+    gradient: _Gradient | None = None
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    """From a fetch to its push."""
 
 
 class BoundedStaleness:
@@ -45,58 +59,70 @@ class BoundedStaleness:
     def __init__(self, most: int) -> None:
         """`most`: the largest staleness of a push, in updates."""
         self.waited_seconds = 0.0
-        """Pushes have waited so long, in all."""
+        """Pushes that were applied have waited so long, in all."""
         self._most = most
-        self._senders: defaultdict[int, _Sender] = defaultdict(_Sender)
+        self._senders: defaultdict[SenderIncarnation, _Sender] = defaultdict(_Sender)
 
-    def fetched(self, sender: int, version: int, now: float) -> None:
+    def fetched(self, sender: SenderIncarnation, version: int, now: float) -> None:
         """A sender gets parameters of this version, to compute the next push with."""
-        known = self._senders[sender]
-        known.heard_at = now
-        known.to_come = known.to_come or _Gradient(version, now)
+        self._senders[sender].gradient = _Gradient(_Stage.COMPUTED, version, now, now)
 
-    def arrived(self, sender: int, version: int, now: float) -> None:
+    def arrived(self, sender: SenderIncarnation, version: int, now: float) -> None:
         """A push of a gradient of this version is here; said again, it changes nothing."""
         known = self._senders[sender]
-        known.heard_at = now
-        if known.waiting is None:
-            known.seconds = known.seconds if known.to_come is None else now - known.to_come.since
-            known.to_come, known.waiting = None, _Gradient(version, now)
+        gradient = known.gradient
+        if gradient is not None and gradient.stage is _Stage.WAITING:
+            return
+        if gradient is not None and gradient.stage is _Stage.COMPUTED:
+            known.seconds.append(now - gradient.since)
+        known.gradient = _Gradient(_Stage.WAITING, version, now, now)
 
-    def may_begin(self, sender: int, count: int, now: float) -> bool:
+    def may_begin(self, sender: SenderIncarnation, count: int, now: float) -> bool:
         """Whether the push of this sender that has arrived may be applied now; False: it waits.
 
         `count`: the version of the shard's values.
         """
-        known = self._senders[sender]
-        known.heard_at = now
-        others = sorted(self._other_versions(sender, now))
-        if known.waiting is None or not others or others[0] >= known.waiting.version:
+        own = self._senders[sender].gradient
+        if own is None or own.stage is not _Stage.WAITING:
             return True
-        after = count + 1 + sum(each.is_pushing for each in self._senders.values())
-        return all(after + place - other <= self._most for place, other in enumerate(others))
+        self._senders[sender].gradient = own._replace(heard_at=now)
+        others = list(self._of_others(sender, now))
+        versions = sorted(each.version for each in others if each.stage is not _Stage.APPLIED)
+        if not versions or versions[0] >= own.version:
+            return True
+        after = count + 1 + len(others) - len(versions)
+        return all(after + place - version <= self._most for place, version in enumerate(versions))
 
-    def begun(self, sender: int, now: float) -> None:
+    def begun(self, sender: SenderIncarnation, now: float) -> None:
         """The first chunk of the push that has arrived is about to be applied."""
         known = self._senders[sender]
-        if known.waiting is not None:
-            self.waited_seconds += now - known.waiting.since
-        known.waiting, known.is_pushing = None, True
+        gradient = known.gradient
+        if gradient is not None and gradient.stage is _Stage.WAITING:
+            self.waited_seconds += now - gradient.since
+            known.gradient = _Gradient(_Stage.APPLIED, gradient.version, now, now)
 
-    def ended(self, sender: int, now: float) -> None:
+    def ended(self, sender: SenderIncarnation) -> None:
         """Its push is complete, or was given up."""
-        known = self._senders[sender]
-        known.waiting, known.is_pushing, known.heard_at = None, False, now
+        self._senders[sender].gradient = None
 
-    def drop(self, sender: int) -> None:
-        """It pushes nothing more."""
-        self._senders.pop(sender, None)
+    def drop(self, incarnation: SenderIncarnation) -> None:
+        """This incarnation and earlier ones push nothing more."""
+        incarnation.forget_in(self._senders)
 
-    def _other_versions(self, sender: int, now: float) -> Iterator[int]:
-        """Of the gradients of others that are not applied, and are to be expected soon."""
-        longest = max((each.seconds or 0.0 for each in self._senders.values()), default=0.0)
-        for number, known in self._senders.items():
-            gradient = known.waiting or known.to_come
-            is_awaited = now - known.heard_at <= patience(known.seconds or longest, waits=True)
-            if number != sender and gradient is not None and is_awaited:
-                yield gradient.version
+    def clear(self) -> None:
+        """The values are those of a checkpoint now, which nobody has fetched."""
+        self._senders.clear()
+
+    def _of_others(self, sender: SenderIncarnation, now: float) -> Iterator[_Gradient]:
+        """Gradients whose pushes are to be expected soon."""
+        paces = {
+            other: median(known.seconds) for other, known in self._senders.items() if known.seconds
+        }
+        slowest = _SLOWER * median(paces.values()) if paces else 0.0
+        for other, known in self._senders.items():
+            gradient = known.gradient
+            if other == sender or gradient is None:
+                continue
+            seconds = min(paces.get(other, slowest), slowest)
+            if now - gradient.heard_at <= patience(seconds, waits=True):
+                yield gradient

@@ -154,8 +154,10 @@ class ShardLink:
             message = self.channel.receive(0.0, destination)
             if message is None:
                 return None
-            self._greet_at = self._clock() + SILENCE_SECONDS
             self._unanswered = 0
+            if message.header.verb != Verb.REFUSED or self.state is LinkState.OPEN:
+                self._greet_at = self._clock() + SILENCE_SECONDS
+            # Else the next greeting is due: of several chunks that are refused, the first says why.
             if message.header.verb != Verb.REFUSED:
                 return message
             if self._is_final(message):

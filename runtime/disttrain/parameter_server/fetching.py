@@ -62,9 +62,8 @@ class FetchTask(Task):
         self._into = into
         self._fragment = fragment
         said = 0 if fragment == WHOLE else fragment.on_the_wire
-        self._header = identity.header(Verb.FETCH)._replace(
-            sequence=number, fragment=said, local_steps=steps
-        )
+        self._header = identity.header(Verb.FETCH)._replace(sequence=number, fragment=said)
+        self._steps = steps
         self._requests: list[list[Part]] = []
         self._expected: dict[tuple[int, int], Part] = {}
         self._asked = 0
@@ -139,6 +138,8 @@ class FetchTask(Task):
             chunk=first.chunk,
             first=first.first,
             count=len(request),
+            # By its first chunk: that one says which version the fetch is of.
+            local_steps=self._steps if request is self._requests[0] else 0,
         )
         nbytes = sum(part.nbytes for part in request)
         into = Slice(self._into[first.vector], first.offset, nbytes)

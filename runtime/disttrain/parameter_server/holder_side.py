@@ -219,7 +219,7 @@ class HolderSide(ABC):
             raise Refused(Reason.MALFORMED, f"fragment {header.fragment}, and there are none here")
         return WHOLE
 
-    def waits(self, header: Header) -> Refused | None:
+    def why_waits(self, header: Header) -> Refused | None:
         """Why the sender of a HELLO is to wait with what it sends next; None: it need not."""
         del header
         return None

@@ -173,7 +173,7 @@ class Shard:
             )
 
     def _hello(self, header: Header, _payload: memoryview) -> Answers:
-        if (refused := self.stage.waits(header)) is not None:
+        if (refused := self.stage.why_waits(header)) is not None:
             raise refused
         known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
         share = self.stage.values.share

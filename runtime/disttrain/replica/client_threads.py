@@ -141,8 +141,8 @@ class FetchThread(ClientThread):
     ) -> None:
         """Fetch `after_seconds`, or when it is waited for: with None not before that.
 
-        `steps`: as in `Header.local_steps`. The two functions are called by the thread, before and
-        after the fetch. Raises what ended
+        The two functions are called by the thread, before and after the fetch. `steps`: as in
+        `Header.local_steps`. Raises what ended
         this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
         self._cancellation.check()

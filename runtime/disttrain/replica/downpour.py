@@ -113,7 +113,8 @@ class Downpour(Stepper):
         if self._agreement.any(after_seconds is None):
             after_seconds = None
         if self._waits_for_answers:
-            self._fetch(self.computes_on, steps=self._fetch_every)
+            steps = 0 if self._computed_on else self._push_every
+            self._fetch(self.computes_on, steps=steps)
             self._adopt(self._fetches.wait())
         else:
             self._waits = after_seconds is None

@@ -107,7 +107,7 @@ class Reason(IntEnum):
     WRONG_RECEIVER = 4
     """Addressed to another incarnation of this process: say HELLO."""
     BUSY = 5
-    """A limit on memory or work in progress is reached."""
+    """A limit on memory or work in progress is reached, or others come first."""
     OLD_INCARNATION = 16
     """The sender was fenced: a newer incarnation of it exists, or it was declared dead."""
     NOT_FINITE = 17
@@ -167,7 +167,7 @@ class Header(NamedTuple):
     """PUSH, FETCH: which fragment of what is trained, from 1; 0 is all of it."""
     local_steps: int
     """PUSH: a replica's own steps that the difference is of; 0 if it is a gradient. FETCH: steps
-    before the next push that are computed with it, as far as that is known; 0 if not."""
+    that the next push is of, if the first of them is computed with it; else 0."""
     local_samples: int
     """PUSH: samples of these steps. `samples` has those that no later fragment has any more."""
     segment: int

@@ -187,7 +187,7 @@ def test_waiting_for_more_than_replicas_of_equal_speed_cause_is_enough(
     ("exchange", "message"),
     [
         ("maxInFlight: 1", r"maximum\.policy: wait needs maxInFlight: 0, .*, got 1; set it to 0"),
-        ("maxInFlight: 0, fetchEvery: 3, pushEvery: 2", "a fetchEvery of at most 2, or take rej"),
+        ("maxInFlight: 0, fetchEvery: 2, pushEvery: 2", r"wait needs fetchEvery: 1, .*, got 2"),
     ],
 )
 def test_who_pushes_several_gradients_of_a_fetch_is_not_waited_for(

@@ -2,97 +2,149 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disttrain.parameter_server.bounded_staleness import BoundedStaleness
+from disttrain.parameter_server.deliveries import SenderIncarnation
 
 PATIENCE_SECONDS = 2.0
+FIRST, SECOND, THIRD = (SenderIncarnation(index, 1) for index in range(3))
+
+
+def push(bounded: BoundedStaleness, sender: SenderIncarnation, version: int, now: float) -> None:
+    bounded.arrived(sender, version, now)
+    bounded.begun(sender, now)
+    bounded.ended(sender)
+
+
+def frees(bounded: BoundedStaleness, sender: SenderIncarnation, count: int, first: int) -> int:
+    """The first second, from `first` on, in which a push of this sender may begin."""
+    return next(now for now in range(first, 10**7) if bounded.may_begin(sender, count, now))
 
 
 def test_a_quick_replica_waits_before_a_slow_ones_gradient_gets_too_old() -> None:
     bounded = BoundedStaleness(most=2)
-    for sender in (0, 1):
+    for sender in (FIRST, SECOND):
         bounded.fetched(sender, 0, now=0.0)
     for version in (0, 1):
-        bounded.arrived(0, version, now=0.1)
-        assert bounded.may_begin(0, version, now=0.1)
-        bounded.begun(0, now=0.1)
-        bounded.ended(0, now=0.1)
-        bounded.fetched(0, version + 1, now=0.1)
+        bounded.arrived(FIRST, version, now=0.1)
+        assert bounded.may_begin(FIRST, version, now=0.1)
+        bounded.begun(FIRST, now=0.1)
+        bounded.ended(FIRST)
+        bounded.fetched(FIRST, version + 1, now=0.1)
 
-    bounded.arrived(0, 2, now=0.5)
-    assert not bounded.may_begin(0, 2, now=0.5)
-    bounded.arrived(1, 0, now=0.6)
-    assert bounded.may_begin(1, 2, now=0.6)
-    bounded.begun(1, now=0.6)
-    bounded.ended(1, now=0.6)
-    assert bounded.may_begin(0, 3, now=0.7)
-    bounded.begun(0, now=0.7)
-    assert abs(bounded.waited_seconds - 0.2) < 1e-9
+    bounded.arrived(FIRST, 2, now=0.5)
+    assert not bounded.may_begin(FIRST, 2, now=0.5)
+    bounded.arrived(SECOND, 0, now=0.6)
+    assert bounded.may_begin(SECOND, 2, now=0.6)
+    bounded.begun(SECOND, now=0.6)
+    bounded.ended(SECOND)
+    assert bounded.may_begin(FIRST, 3, now=0.7)
+    bounded.begun(FIRST, now=0.7)
+    assert bounded.waited_seconds == pytest.approx(0.2)
 
 
 def test_who_is_silent_is_not_waited_for_longer_than_usual() -> None:
     bounded = BoundedStaleness(most=1)
-    bounded.fetched(1, 0, now=0.0)
-    bounded.fetched(0, 1, now=0.0)
-    bounded.arrived(0, 1, now=0.1)
-    assert not bounded.may_begin(0, 1, now=PATIENCE_SECONDS - 0.1)
-    assert bounded.may_begin(0, 1, now=PATIENCE_SECONDS + 0.1)
+    bounded.fetched(SECOND, 0, now=0.0)
+    bounded.fetched(FIRST, 1, now=0.0)
+    bounded.arrived(FIRST, 1, now=0.1)
+    assert not bounded.may_begin(FIRST, 1, now=PATIENCE_SECONDS - 0.1)
+    assert bounded.may_begin(FIRST, 1, now=PATIENCE_SECONDS + 0.1)
 
 
-def test_a_slow_replica_has_four_times_its_own_time() -> None:
+def after_steps(*seconds: float) -> BoundedStaleness:
+    """The second of two replicas has fetched at 0 s, after steps that took so long."""
     bounded = BoundedStaleness(most=1)
-    bounded.fetched(1, 0, now=0.0)
-    bounded.arrived(1, 0, now=10.0)
-    bounded.begun(1, now=10.0)
-    bounded.ended(1, now=10.0)
-    bounded.fetched(1, 1, now=10.0)
-    bounded.fetched(0, 2, now=10.0)
-    bounded.arrived(0, 2, now=11.0)
-    assert not bounded.may_begin(0, 2, now=49.0)
-    assert bounded.may_begin(0, 2, now=51.0)
+    for each in seconds:
+        bounded.fetched(SECOND, 0, now=-each)
+        push(bounded, SECOND, 0, now=0.0)
+    bounded.fetched(SECOND, 0, now=0.0)
+    bounded.fetched(FIRST, 1, now=0.0)
+    bounded.arrived(FIRST, 1, now=1.0)
+    return bounded
 
 
-def test_nobody_knows_yet_how_slow_it_is_it_has_the_time_of_the_slowest() -> None:
+def test_a_replica_has_four_times_its_usual_time() -> None:
+    assert frees(after_steps(10), FIRST, 1, first=1) == 41
+
+
+def test_neither_a_pause_nor_a_quick_step_says_what_is_usual() -> None:
+    assert frees(after_steps(10, 3600, 10, 0.1, 10), FIRST, 1, first=1) == 41
+
+
+def test_who_has_not_pushed_yet_has_four_times_what_others_have() -> None:
     bounded = BoundedStaleness(most=1)
-    bounded.fetched(2, 0, now=0.0)
-    bounded.arrived(2, 0, now=10.0)
-    bounded.begun(2, now=10.0)
-    bounded.ended(2, now=10.0)
-    bounded.fetched(1, 1, now=10.0)
-    bounded.fetched(0, 2, now=10.0)
-    bounded.arrived(0, 2, now=11.0)
-    assert not bounded.may_begin(0, 2, now=49.0)
+    bounded.fetched(THIRD, 0, now=-5.0)
+    push(bounded, THIRD, 0, now=0.0)
+    bounded.fetched(SECOND, 0, now=0.0)
+    bounded.fetched(FIRST, 1, now=0.0)
+    bounded.arrived(FIRST, 1, now=5.0)
+    assert frees(bounded, FIRST, 1, first=1) == 81
+
+
+def test_nobody_holds_others_up_for_longer_and_longer() -> None:
+    bounded = BoundedStaleness(most=1)
+    now, held = 0.0, []
+    for _ in range(40):
+        bounded.fetched(SECOND, 0, now)
+        for sender in (FIRST, THIRD):
+            bounded.fetched(sender, 1, now)
+            push(bounded, sender, 1, now + 1)
+        bounded.fetched(FIRST, 1, now + 1)
+        bounded.arrived(FIRST, 1, now + 1)
+        freed = frees(bounded, FIRST, 1, first=int(now) + 1)
+        held.append(freed - now)
+        push(bounded, FIRST, 1, freed)
+        now = float(freed)
+        push(bounded, SECOND, 0, now)
+    assert max(held) <= 4 * 4 * 5
+
+
+def test_who_fetches_again_and_again_is_the_slower_for_it_and_no_more() -> None:
+    bounded = BoundedStaleness(most=1)
+    count = 0
+    for second in range(100):
+        bounded.fetched(SECOND, count, now=second)
+        bounded.fetched(FIRST, count, now=second)
+        bounded.arrived(FIRST, count, now=second)
+        if bounded.may_begin(FIRST, count, now=second):
+            push(bounded, FIRST, count, now=second)
+            count += 1
+    assert count == 100
 
 
 def test_pushes_that_wait_come_in_the_order_of_their_fetches() -> None:
     bounded = BoundedStaleness(most=1)
-    for sender, version in ((2, 0), (1, 1), (0, 2)):
+    fetched = {THIRD: 0, SECOND: 1, FIRST: 2}
+    for sender, version in fetched.items():
         bounded.fetched(sender, version, now=0.0)
-    for sender, version in ((0, 2), (1, 1), (2, 0)):
+    for sender, version in fetched.items():
         bounded.arrived(sender, version, now=0.1)
-    assert [bounded.may_begin(sender, 2, now=0.1) for sender in (0, 1, 2)] == [False, False, True]
+    assert [bounded.may_begin(sender, 2, now=0.1) for sender in fetched] == [True, False, False]
 
 
 def test_a_push_under_way_counts_before_it_is_complete() -> None:
     bounded = BoundedStaleness(most=2)
-    for sender, version in ((0, 0), (1, 1), (2, 1)):
+    for sender, version in ((FIRST, 0), (SECOND, 1), (THIRD, 1)):
         bounded.fetched(sender, version, now=0.0)
-    bounded.arrived(2, 1, now=0.1)
-    bounded.begun(2, now=0.1)
-    bounded.arrived(1, 1, now=0.1)
-    assert not bounded.may_begin(1, 1, now=0.1)
+    bounded.arrived(SECOND, 1, now=0.1)
+    assert bounded.may_begin(SECOND, 1, now=0.1)
+    bounded.arrived(THIRD, 1, now=0.1)
+    bounded.begun(THIRD, now=0.1)
+    assert not bounded.may_begin(SECOND, 1, now=0.1)
 
 
 def test_who_is_dropped_is_not_waited_for() -> None:
     bounded = BoundedStaleness(most=1)
-    bounded.fetched(1, 0, now=0.0)
-    bounded.fetched(0, 2, now=0.0)
-    bounded.arrived(0, 2, now=0.1)
-    assert not bounded.may_begin(0, 2, now=0.1)
-    bounded.drop(1)
-    assert bounded.may_begin(0, 2, now=0.1)
+    bounded.fetched(SECOND, 0, now=0.0)
+    bounded.fetched(FIRST, 2, now=0.0)
+    bounded.arrived(FIRST, 2, now=0.1)
+    assert not bounded.may_begin(FIRST, 2, now=0.1)
+    bounded.drop(SECOND)
+    assert bounded.may_begin(FIRST, 2, now=0.1)
 
 
 class Shard:
@@ -102,13 +154,13 @@ class Shard:
         self.bounded = BoundedStaleness(most)
         self.count = 0
         self.stalest = 0
-        self.fetched: dict[int, int] = {}
+        self.fetched: dict[SenderIncarnation, int] = {}
 
-    def fetch(self, sender: int) -> None:
+    def fetch(self, sender: SenderIncarnation) -> None:
         self.fetched[sender] = self.count
         self.bounded.fetched(sender, self.count, now=0.0)
 
-    def push(self, sender: int) -> bool:
+    def push(self, sender: SenderIncarnation) -> bool:
         """Whether it need not wait."""
         version = self.fetched[sender]
         self.bounded.arrived(sender, version, now=0.0)
@@ -117,15 +169,15 @@ class Shard:
         self.stalest = max(self.stalest, self.count - version)
         self.bounded.begun(sender, now=0.0)
         self.count += 1
-        self.bounded.ended(sender, now=0.0)
+        self.bounded.ended(sender)
         return True
 
 
 class Replica:
     """Fetches from all shards, then pushes to all."""
 
-    def __init__(self, sender: int, shards: list[Shard]) -> None:
-        self.sender, self.shards = sender, shards
+    def __init__(self, index: int, shards: list[Shard]) -> None:
+        self.sender, self.shards = SenderIncarnation(index, 1), shards
         self.pushes = False
         """Else it fetches."""
         self.left = set(shards)
@@ -149,7 +201,7 @@ def test_somebody_can_always_go_on_and_no_gradient_is_older_than_it_must_be(
 ) -> None:
     chance = random.Random(seed)
     all_shards = [Shard(most) for _ in range(shards)]
-    several = [Replica(sender, all_shards) for sender in range(replicas)]
+    several = [Replica(index, all_shards) for index in range(replicas)]
     for _ in range(200):
         left = [(replica, shard) for replica in several for shard in all_shards]
         left = [(replica, shard) for replica, shard in left if shard in replica.left]
@@ -161,12 +213,3 @@ def test_somebody_can_always_go_on_and_no_gradient_is_older_than_it_must_be(
             assert left, "all wait for one another"
     if most >= replicas - 1:
         assert max(shard.stalest for shard in all_shards) <= most
-
-
-def test_what_was_fetched_first_since_a_push_is_what_the_next_one_is_of() -> None:
-    bounded = BoundedStaleness(most=1)
-    for version in (0, 1):
-        bounded.fetched(1, version, now=0.0)
-    bounded.fetched(0, 1, now=0.0)
-    bounded.arrived(0, 1, now=0.1)
-    assert not bounded.may_begin(0, 1, now=0.1)

@@ -270,6 +270,16 @@ def test_nobody_waits_for_who_does_not_push(gone: str) -> None:
     assert two.pushes(0, 2, 1).verb == Verb.PUSHED
 
 
+def test_a_late_fence_of_an_incarnation_says_nothing_of_the_next_one() -> None:
+    two = TwoReplicas(most=1)
+    two.shard.admit(SenderIncarnation(0, 2))
+    two.asks(Verb.FETCH, 0, incarnation=2, sequence=1, local_steps=1)
+    two.shard.state.count += 1
+    two.fetches(1)
+    two.shard.fence(SenderIncarnation(0, 1))
+    assert two.pushes(1, 1, 1).reason == Reason.BUSY
+
+
 def test_what_evaluations_fetch_is_no_gradient_to_come() -> None:
     two = TwoReplicas(most=1)
     for push, steps, reason in ((1, 0, Reason.NONE), (2, 1, Reason.BUSY)):

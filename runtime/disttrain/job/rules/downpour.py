@@ -65,11 +65,10 @@ def _each_push_has_its_fetch(_: Spec, found: Downpour) -> str | None:
             "wait needs maxInFlight: 0, since who computes ahead may push several gradients of "
             f"what was fetched once, got {found.max_in_flight}; set it to 0, or take reject"
         )
-    if found.fetch_every > found.push_every:
+    if found.fetch_every > 1:
         return (
-            f"wait needs a fetch before each push, got fetchEvery: {found.fetch_every} and "
-            f"pushEvery: {found.push_every}; take a fetchEvery of at most {found.push_every}, or "
-            "take reject"
+            "wait needs fetchEvery: 1, since shards know of a gradient by the fetch before it, got "
+            f"{found.fetch_every}; set it to 1, or take reject"
         )
     return None
 
@@ -87,8 +86,7 @@ def _scaled_rate_helps(_: Spec, found: Downpour) -> str | None:
 
 RULES = (
     Rule(
-        "With `staleness.maximum.policy: wait`, `maxInFlight` is 0 and `fetchEvery` not above "
-        "`pushEvery`.",
+        "With `staleness.maximum.policy: wait`, `maxInFlight` is 0 and `fetchEvery` is 1.",
         (*_DOWNPOUR, "staleness", "maximum", "policy"),
         (_DOWNPOUR,),
         for_strategy(Downpour, _each_push_has_its_fetch),

@@ -23,7 +23,6 @@ from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server import arithmetic, presence
-from disttrain.parameter_server.ages import Ages
 from disttrain.parameter_server.average import MovingAverage
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.fetch_contexts import FetchContexts
@@ -35,6 +34,7 @@ from disttrain.parameter_server.holder_side import (
     Refused,
     ShardState,
 )
+from disttrain.parameter_server.maximum_staleness import MaximumStaleness
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.narrowing import Narrowing
 from disttrain.parameter_server.records import Records
@@ -74,7 +74,8 @@ class PushedGradients(HolderSide):
         self._extent = extent
         given = staleness or Staleness()
         self._scales_rate = given.scale_rate is not None
-        self._ages = None if given.maximum is None else Ages(state, given.maximum)
+        most = given.maximum
+        self._maximum = None if most is None else MaximumStaleness(state, most, self._give_up)
         self._factor: Factor = full_rate
         """The schedule, from `begin` on."""
         self._scratch = torch.zeros(0)
@@ -116,6 +117,8 @@ class PushedGradients(HolderSide):
     ) -> None:
         super().begin(values, description, returned_to)
         self._beside.clear()
+        if self._maximum is not None:
+            self._maximum.clear()
         chunks = values.share.num_chunks(values.trained)
         self.state.deliveries.complete_groups(chunks, 1 + len(self.config.pushed))
         run = self._extent(self.state.train_samples)
@@ -138,14 +141,14 @@ class PushedGradients(HolderSide):
 
     @property
     def waited_seconds(self) -> float:
-        return 0.0 if self._ages is None else self._ages.waited_seconds
+        return 0.0 if self._maximum is None else self._maximum.waited_seconds
 
-    def waits(self, header: Header) -> Refused | None:
-        return None if self._ages is None else self._ages.waits(header)
+    def why_waits(self, header: Header) -> Refused | None:
+        return None if self._maximum is None else self._maximum.why_waits(header)
 
     def drop(self, incarnation: SenderIncarnation) -> None:
-        if self._ages is not None:
-            self._ages.drop(incarnation)
+        if self._maximum is not None:
+            self._maximum.drop(incarnation)
         self._fetches.drop(incarnation)
         incarnation.forget_in(self._beside)
         if self.state.values is not None:
@@ -163,15 +166,13 @@ class PushedGradients(HolderSide):
         known = self.state.deliveries.of(header.sender, header.incarnation)
         was_refused = decision is Decision.REFUSED_BEFORE
         reason = known.why_refused if was_refused else REASONS[decision]
-        is_waiting = self._ages is not None and self._ages.has_refused(header)
+        is_waiting = self._maximum is not None and self._maximum.is_waiting(header)
         raise Refused(reason, sentence, is_repeat=was_refused or is_waiting)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _require_sound(header, self.state)
-        if header.chunk == 0 and self._ages is not None:
-            why = self._ages.why_too_old(header, self._staleness(header))
-            if why is not None:
-                self._give_up(header, Reason.TOO_STALE, why)
+        if header.chunk == 0 and self._maximum is not None:
+            self._maximum.check(header, self._staleness(header))
         fragment = self.fragment(header) if self.fragments else WHOLE
         part = self.values.pushed(header, self.config.pushed, fragment)
         if part is None:
@@ -259,8 +260,8 @@ class PushedGradients(HolderSide):
 
     def _begin(self, header: Header) -> None:
         state = self.state
-        if self._ages is not None:
-            self._ages.begun(header)
+        if self._maximum is not None:
+            self._maximum.begun(header)
         state.deliveries.begin(
             SenderIncarnation.of(header),
             chunks=header.chunks,
@@ -293,8 +294,8 @@ class PushedGradients(HolderSide):
 
     def fetched(self, header: Header) -> Vector | None:
         named = self.values.share.placement.vector(header.vector)
-        if self._ages is not None:
-            self._ages.fetched(header)
+        if self._maximum is not None:
+            self._maximum.fetched(header)
         return named if self._is_made(named) else super().fetched(header)
 
     def served(self, header: Header, part: Part) -> memoryview:
@@ -334,8 +335,8 @@ class PushedGradients(HolderSide):
         )
         delivered = state.deliveries.complete(header.sender, header.incarnation, after)
         self.records.pushed(header, delivered, rate)
-        if self._ages is not None:
-            self._ages.ended(header)
+        if self._maximum is not None:
+            self._maximum.ended(header)
         return self._pushed(header, staleness)
 
     def _repeated(self, header: Header) -> Answers:
@@ -354,8 +355,8 @@ class PushedGradients(HolderSide):
         is_stale = reason is Reason.TOO_STALE
         self.state.deliveries.give_up(header.sender, header.incarnation, is_stale=is_stale)
         self.records.refused(header, reason)
-        if self._ages is not None:
-            self._ages.ended(header)
+        if self._maximum is not None:
+            self._maximum.ended(header)
         raise Refused(reason, f"chunk {header.chunk} of push {header.sequence} {why}")
 
     def _rate(self, samples: int) -> float:

@@ -1,5 +1,8 @@
 """Which pushes are too old at a shard, and which wait so that no others get too old."""
 
+from collections.abc import Callable
+from typing import NoReturn
+
 from disttrain.job.staleness import Maximum, Policy
 from disttrain.parameter_server.bounded_staleness import BoundedStaleness
 from disttrain.parameter_server.deliveries import SenderIncarnation
@@ -7,13 +10,17 @@ from disttrain.parameter_server.holder_side import Refused, ShardState
 from disttrain.parameter_server.messages import Side
 from disttrain.transport.header import Header, Reason
 
+_GiveUp = Callable[[Header, Reason, str], NoReturn]
 
-class Ages:
+
+class MaximumStaleness:
     """Of one shard; belongs to its thread."""
 
-    def __init__(self, state: ShardState, maximum: Maximum) -> None:
+    def __init__(self, state: ShardState, maximum: Maximum, give_up: _GiveUp) -> None:
+        """`give_up`: refuses the push that a header is of, for good, and says why."""
         self._state = state
         self._most = maximum.updates
+        self._give_up = give_up
         waits = maximum.policy is Policy.WAIT
         self._bounded = BoundedStaleness(self._most) if waits else None
         """None: no push waits for others'."""
@@ -25,55 +32,65 @@ class Ages:
         """Pushes have waited for those of others so long, in all."""
         return 0.0 if self._bounded is None else self._bounded.waited_seconds
 
-    def why_too_old(self, header: Header, staleness: int) -> str | None:
+    def check(self, header: Header, staleness: int) -> None:
         """Of a push, by its first chunk: what is begun is applied, whoever pushes meanwhile.
 
-        `staleness`: -1 if nobody knows it. Raises Refused for one that is to come again, since its
-        turn is later.
+        `staleness`: -1 if nobody knows it; such a push is not too old. Raises Refused for one that
+        is too old, and for one whose turn is later.
         """
+        sender = SenderIncarnation.of(header)
         if self._bounded is not None and staleness >= 0:
-            self._bounded.arrived(header.sender, header.version, self._now())
+            self._bounded.arrived(sender, header.version, self._now())
         if staleness > self._most:
-            return f"is {staleness} updates old, staleness.maximum.updates is {self._most}"
-        if staleness >= 0 and (refused := self._refused(header)) is not None:
-            self._waiting[SenderIncarnation.of(header)] = header.sequence
+            most = f"staleness.maximum.updates is {self._most}"
+            self._give_up(header, Reason.TOO_STALE, f"is {staleness} updates old, {most}")
+        if (refused := self._why_waits(header)) is not None:
+            self._waiting[sender] = header.sequence
             raise refused
-        return None
 
-    def has_refused(self, header: Header) -> bool:
-        """Whether the first chunk of this push is to come again."""
+    def is_waiting(self, header: Header) -> bool:
+        """Whether this push was told to wait."""
         return self._waiting.get(SenderIncarnation.of(header)) == header.sequence
 
-    def waits(self, header: Header) -> Refused | None:
+    def why_waits(self, header: Header) -> Refused | None:
         """Why a push that is about to be sent is to come later; `header` says HELLO."""
-        is_same = header.count == Side.PUSH and self.has_refused(header)
-        return self._refused(header) if is_same else None
+        is_same = header.count == Side.PUSH and self.is_waiting(header)
+        return self._why_waits(header) if is_same else None
 
     def fetched(self, header: Header) -> None:
         """Something is fetched, perhaps to compute a gradient of it."""
         if self._bounded is not None and header.local_steps:
-            self._bounded.fetched(header.sender, self._state.count, self._now())
+            self._bounded.fetched(SenderIncarnation.of(header), self._state.count, self._now())
 
     def begun(self, header: Header) -> None:
         """The first chunk of a push is about to be applied."""
-        self._waiting.pop(SenderIncarnation.of(header), None)
+        sender = SenderIncarnation.of(header)
+        self._waiting.pop(sender, None)
         if self._bounded is not None:
-            self._bounded.begun(header.sender, self._now())
+            self._bounded.begun(sender, self._now())
 
     def ended(self, header: Header) -> None:
         """A push is complete, or was given up."""
-        self._waiting.pop(SenderIncarnation.of(header), None)
+        sender = SenderIncarnation.of(header)
+        self._waiting.pop(sender, None)
         if self._bounded is not None:
-            self._bounded.ended(header.sender, self._now())
+            self._bounded.ended(sender)
 
     def drop(self, incarnation: SenderIncarnation) -> None:
+        """Forget this incarnation of a sender and earlier ones."""
         incarnation.forget_in(self._waiting)
         if self._bounded is not None:
-            self._bounded.drop(incarnation.sender)
+            self._bounded.drop(incarnation)
 
-    def _refused(self, header: Header) -> Refused | None:
-        now, bounded = self._now(), self._bounded
-        if bounded is None or bounded.may_begin(header.sender, self._state.count, now):
+    def clear(self) -> None:
+        """The values are those of a checkpoint now."""
+        self._waiting.clear()
+        if self._bounded is not None:
+            self._bounded.clear()
+
+    def _why_waits(self, header: Header) -> Refused | None:
+        sender, bounded = SenderIncarnation.of(header), self._bounded
+        if bounded is None or bounded.may_begin(sender, self._state.count, self._now()):
             return None
         sentence = f"push {header.sequence} waits for older gradients of other replicas"
         return Refused(Reason.BUSY, sentence, is_repeat=True)
