@@ -30,7 +30,7 @@ StepSeconds = Annotated[
     float | None,
     typer.Option(
         min=1e-6,
-        max=1e6,
+        max=3600.0,
         metavar="SECONDS",
         help="What a replica computes for a batch, or for a portion of a batch method. "
         "Default: as measured on this machine.",

@@ -106,7 +106,7 @@ def test_a_batch_method_is_simulated_with_more_replicas_than_it_has_groups(
         (("--straggler", "9=2"), 2, "--straggler: there is no replica 9 of 8"),
         (("--straggler", "1=2", "--straggler", "01=3"), 2, "replica 1 is named twice; keep one"),
         (("sub/../job.yaml",), 2, "job.yaml is given twice; name each manifest once"),
-        (("--step-seconds", "inf"), 2, "'--step-seconds': must be at most 1e+06, got inf"),
+        (("--step-seconds", "inf"), 2, "'--step-seconds': must be at most 3600, got inf"),
         (("--step-seconds", "-1"), 2, "'--step-seconds': must be at least 1e-06, got -1"),
         (("--latency", "1e300"), 2, "'--latency': must be at most 1000, got 1e300"),
         (("--straggler", f"1={'9' * 400}"), 2, "999' is none; write 3=4 for a replica 3"),
