@@ -1364,21 +1364,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a push that waits for who fetched at the same time",
         file=f"{_R}/parameter_server/bounded_staleness.py",
-        old="versions[0] >= own.version:",
-        new="versions[0] > own.version:",
+        old="to_come[0] >= version:",
+        new="to_come[0] > version:",
         tests=(_BOUNDED,),
     ),
     Mutant(
         name="a bound that looks at the oldest gradient alone",
         file=f"{_R}/parameter_server/bounded_staleness.py",
-        old="after + place - version <= self._most",
-        new="after - version <= self._most",
+        old="after + place - each <= self._most",
+        new="after - each <= self._most",
         tests=(_BOUNDED,),
     ),
     Mutant(
         name="a bound that forgets pushes under way",
         file=f"{_R}/parameter_server/bounded_staleness.py",
-        old="count + 1 + len(others) - len(versions)",
+        old="count + 1 + len(others) - len(to_come)",
         new="count + 1",
         tests=(_BOUNDED,),
     ),
@@ -1395,6 +1395,15 @@ MUTANTS: tuple[Mutant, ...] = (
         old="steps = 0 if self._computed_on else self._push_every",
         new="steps = self._push_every",
         tests=(f"{_UNIT}/simulation/test_bounded_staleness.py",),
+    ),
+    Mutant(
+        name="a push that may begin, and does not, and that all wait for",
+        file=f"{_R}/parameter_server/bounded_staleness.py",
+        old="list(self._of_others(sender, now))):\n            return True\n",
+        new="list(self._of_others(sender, now))):\n"
+        "            self._senders[sender].gradient = own._replace(heard_at=now)\n"
+        "            return True\n",
+        tests=(_BOUNDED,),
     ),
     Mutant(
         name="patience that one pause makes long",

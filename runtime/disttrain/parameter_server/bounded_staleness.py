@@ -11,7 +11,7 @@ parallel model's (Ho et al. 2013), where the quickest waits; here it is of singl
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from statistics import median
@@ -43,7 +43,7 @@ class _Gradient(NamedTuple):
     since: float
     """When it came to this stage; in seconds, by the shard's clock."""
     heard_at: float
-    """When its replica last said something of it."""
+    """When it came there, or its replica was last told to wait."""
 
 
 @dataclass(slots=True)
@@ -85,13 +85,18 @@ class BoundedStaleness:
         own = self._senders[sender].gradient
         if own is None or own.stage is not _Stage.WAITING:
             return True
-        self._senders[sender].gradient = own._replace(heard_at=now)
-        others = list(self._of_others(sender, now))
-        versions = sorted(each.version for each in others if each.stage is not _Stage.APPLIED)
-        if not versions or versions[0] >= own.version:
+        if self._fits(own.version, count, list(self._of_others(sender, now))):
             return True
-        after = count + 1 + len(others) - len(versions)
-        return all(after + place - version <= self._most for place, version in enumerate(versions))
+        # Who may begin and does not is late.
+        self._senders[sender].gradient = own._replace(heard_at=now)
+        return False
+
+    def _fits(self, version: int, count: int, others: Sequence[_Gradient]) -> bool:
+        to_come = sorted(each.version for each in others if each.stage is not _Stage.APPLIED)
+        if not to_come or to_come[0] >= version:
+            return True
+        after = count + 1 + len(others) - len(to_come)
+        return all(after + place - each <= self._most for place, each in enumerate(to_come))
 
     def begun(self, sender: SenderIncarnation, now: float) -> None:
         """The first chunk of the push that has arrived is about to be applied."""

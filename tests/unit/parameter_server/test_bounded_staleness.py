@@ -116,6 +116,18 @@ def test_who_fetches_again_and_again_is_the_slower_for_it_and_no_more() -> None:
     assert count == 100
 
 
+def test_who_may_push_and_does_not_is_not_waited_for_whatever_it_says() -> None:
+    bounded = BoundedStaleness(most=1)
+    bounded.arrived(SECOND, 0, now=0.0)
+    bounded.fetched(FIRST, 1, now=0.0)
+    bounded.arrived(FIRST, 1, now=0.0)
+    for second in range(3):
+        assert bounded.may_begin(SECOND, 1, now=second)
+        assert not bounded.may_begin(FIRST, 1, now=second)
+    assert bounded.may_begin(SECOND, 1, now=3.0)
+    assert bounded.may_begin(FIRST, 1, now=3.0)
+
+
 def test_pushes_that_wait_come_in_the_order_of_their_fetches() -> None:
     bounded = BoundedStaleness(most=1)
     fetched = {THIRD: 0, SECOND: 1, FIRST: 2}
