@@ -1,5 +1,7 @@
 """Options of all tests, wherever among them pytest is started."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -20,3 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="end-to-end tests fail, instead of being skipped, where no cluster can be started",
     )
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """PyTorch computes with one thread: sums have one order, and others have their core."""
+    import torch  # noqa: PLC0415  Most tests do without the seconds that it takes.
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

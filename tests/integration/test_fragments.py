@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,8 @@ from oracles.serial import Course
 from tasks.proving import Proving
 
 STEPS = 200
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 PROVING = local_steps_jobs.proving(
     """
     steps: 8
@@ -32,14 +33,6 @@ PROVING = local_steps_jobs.proving(
 )
 COUNTING = local_steps_jobs.counting("{steps: 6, fragments: 3}", "count: 3")
 _LOCAL = "spec.strategy.localSteps"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def plain_loop(dtype: torch.dtype) -> nn.Module:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,8 @@ from oracles import serial
 from oracles.serial import Course
 from tasks.proving import Proving
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 200
 PROVING = local_steps_jobs.proving(
     """
@@ -36,14 +37,6 @@ PROVING = local_steps_jobs.proving(
     "count: 1",
 )
 COUNTING = local_steps_jobs.counting("steps: 6", "count: 2")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def clip(model: nn.Module, most: float) -> None:

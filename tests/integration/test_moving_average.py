@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from oracles import serial
 from oracles.serial import AfterStep, Course
 from tasks.proving import Proving
 
-pytestmark = pytest.mark.landing
+pytestmark = [pytest.mark.landing, pytest.mark.usefixtures("one_thread")]
 
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1
@@ -43,14 +42,6 @@ spec:
 """
 BATCH, HALF_LIFE = 8, 200
 """Of 800 samples."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from oracles import serial
 from oracles.serial import Course
 from tasks.proving import WIDTH, Everything, Proving
 
-pytestmark = pytest.mark.landing
+pytestmark = [pytest.mark.landing, pytest.mark.usefixtures("one_thread")]
 
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1
@@ -45,14 +45,6 @@ STEPS = 200
 SAMPLES_IN_SHORT_LAST_BATCH = 796
 
 MakeOptimizer = Callable[[Iterator[nn.Parameter]], Optimizer]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def trained(folder: Path, *assignments: str) -> tuple[dict[str, Tensor], RunningJob]:

@@ -1443,7 +1443,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="chunks that are sent while their push has to wait",
         file=f"{_R}/parameter_server/maximum_staleness.py",
-        old="return self._why_waits(header) if is_same else None",
+        old="return self._not_its_turn(header) if is_same else None",
         new="return None",
         tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
     ),

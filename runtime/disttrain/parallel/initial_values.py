@@ -5,7 +5,7 @@ out anew in the same order, it draws the same numbers as the undivided model doe
 after the other: each process keeps its part of one, and drops the rest before the next.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +55,17 @@ class _Call:
     def touched(self) -> set[int]:
         """Storages."""
         return {each.storage for each in (*self.given, *self.made) if isinstance(each, _Place)}
+
+
+@torch.no_grad()
+def give(part: PartOfModel, values: Iterable[tuple[str, Tensor]]) -> None:
+    """Give a part what it has of whole parameters and buffers, in the element types that it has."""
+    own = {**dict(part.named_parameters()), **dict(part.named_buffers())}
+    pieces = part.pieces
+    for name, value in values:
+        if name in own:
+            index = pieces.get(name)
+            own[name].copy_(value if index is None else value[index])
 
 
 class RecordedModel:
@@ -111,13 +122,7 @@ class RecordedModel:
 
         It has memory, as by `to_empty`.
         """
-        own = {**dict(part.named_parameters()), **dict(part.named_buffers())}
-        pieces = part.pieces
-        with torch.no_grad():
-            for name, value in self.values(seed):
-                if name in own:
-                    index = pieces.get(name)
-                    own[name].copy_(value if index is None else value[index])
+        give(part, self.values(seed))
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -44,6 +44,8 @@ class _Gradient(NamedTuple):
     """When it came to this stage; in seconds, by the shard's clock."""
     heard_at: float
     """When it came there, or its replica was last told to wait."""
+    push: int = 0
+    """The number of its push, once that has arrived."""
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class BoundedStaleness:
         """A sender gets parameters of this version, to compute the next push with."""
         self._senders[sender].gradient = _Gradient(_Stage.COMPUTED, version, now, now)
 
-    def arrived(self, sender: SenderIncarnation, version: int, now: float) -> None:
+    def arrived(self, sender: SenderIncarnation, push: int, version: int, now: float) -> None:
         """A push of a gradient of this version is here; said again, it changes nothing."""
         known = self._senders[sender]
         gradient = known.gradient
@@ -75,7 +77,14 @@ class BoundedStaleness:
             return
         if gradient is not None and gradient.stage is _Stage.COMPUTED:
             known.seconds.append(now - gradient.since)
-        known.gradient = _Gradient(_Stage.WAITING, version, now, now)
+        known.gradient = _Gradient(_Stage.WAITING, version, now, now, push)
+
+    def is_waiting(self, sender: SenderIncarnation, push: int) -> bool:
+        """Whether this push has arrived, and nothing of it is applied."""
+        gradient = self._senders[sender].gradient
+        if gradient is None or gradient.stage is not _Stage.WAITING:
+            return False
+        return gradient.push == push
 
     def may_begin(self, sender: SenderIncarnation, count: int, now: float) -> bool:
         """Whether the push of this sender that has arrived may be applied now; False: it waits.

@@ -24,8 +24,6 @@ class MaximumStaleness:
         waits = maximum.policy is Policy.WAIT
         self._bounded = BoundedStaleness(self._most) if waits else None
         """None: no push waits for others'."""
-        self._waiting: dict[SenderIncarnation, int] = {}
-        """Numbers of pushes that were told to wait."""
 
     @property
     def waited_seconds(self) -> float:
@@ -40,22 +38,22 @@ class MaximumStaleness:
         """
         sender = SenderIncarnation.of(header)
         if self._bounded is not None and staleness >= 0:
-            self._bounded.arrived(sender, header.version, self._now())
+            self._bounded.arrived(sender, header.sequence, header.version, self._now())
         if staleness > self._most:
             most = f"staleness.maximum.updates is {self._most}"
             self._give_up(header, Reason.TOO_STALE, f"is {staleness} updates old, {most}")
-        if (refused := self._why_waits(header)) is not None:
-            self._waiting[sender] = header.sequence
+        if (refused := self._not_its_turn(header)) is not None:
             raise refused
 
     def is_waiting(self, header: Header) -> bool:
-        """Whether this push was told to wait."""
-        return self._waiting.get(SenderIncarnation.of(header)) == header.sequence
+        """Whether the first chunk of this push is to come again."""
+        bounded, sender = self._bounded, SenderIncarnation.of(header)
+        return bounded is not None and bounded.is_waiting(sender, header.sequence)
 
     def why_waits(self, header: Header) -> Refused | None:
         """Why a push that is about to be sent is to come later; `header` says HELLO."""
         is_same = header.count == Side.PUSH and self.is_waiting(header)
-        return self._why_waits(header) if is_same else None
+        return self._not_its_turn(header) if is_same else None
 
     def fetched(self, header: Header) -> None:
         """Something is fetched, perhaps to compute a gradient of it."""
@@ -64,31 +62,25 @@ class MaximumStaleness:
 
     def begun(self, header: Header) -> None:
         """The first chunk of a push is about to be applied."""
-        sender = SenderIncarnation.of(header)
-        self._waiting.pop(sender, None)
         if self._bounded is not None:
-            self._bounded.begun(sender, self._now())
+            self._bounded.begun(SenderIncarnation.of(header), self._now())
 
     def ended(self, header: Header) -> None:
         """A push is complete, or was given up."""
-        sender = SenderIncarnation.of(header)
-        self._waiting.pop(sender, None)
         if self._bounded is not None:
-            self._bounded.ended(sender)
+            self._bounded.ended(SenderIncarnation.of(header))
 
     def drop(self, incarnation: SenderIncarnation) -> None:
         """Forget this incarnation of a sender and earlier ones."""
-        incarnation.forget_in(self._waiting)
         if self._bounded is not None:
             self._bounded.drop(incarnation)
 
     def clear(self) -> None:
         """The values are those of a checkpoint now."""
-        self._waiting.clear()
         if self._bounded is not None:
             self._bounded.clear()
 
-    def _why_waits(self, header: Header) -> Refused | None:
+    def _not_its_turn(self, header: Header) -> Refused | None:
         sender, bounded = SenderIncarnation.of(header), self._bounded
         if bounded is None or bounded.may_begin(sender, self._state.count, self._now()):
             return None

@@ -87,7 +87,6 @@ class Reporter:
             staleness=tuple(histogram),
             staleness_unknown=records.staleness.get(-1, 0),
             shortened=records.shortened,
-            waited_seconds=self.shard.stage.waited_seconds,
             busy_seconds=self.busy_seconds,
             uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
@@ -128,6 +127,8 @@ class ServedMetrics(Served):
         self.prediction_errors: Mapping[int, float] = {}
         self.pushed_bytes = 0
         self.fetched_bytes = 0
+        self.waited_seconds = 0.0
+        """That pushes have waited for others, in all."""
         self.batch = BatchFigures()
         self.dropped: Mapping[str, int] = {}
         """By the transport, by reason."""
@@ -160,7 +161,7 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
         counter(
             "push_wait_seconds",
             "Seconds that pushes have waited for older gradients of other replicas.",
-            report.waited_seconds,
+            served.waited_seconds,
         ),
         gauge("updates_at_risk", "Acknowledged updates since the last checkpoint.", served.at_risk),
         metrics.staleness(STALENESS_BOUNDS, report.staleness),

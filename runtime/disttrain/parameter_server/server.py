@@ -173,6 +173,7 @@ class ShardProcess:
         )
         served.pushed_bytes = self.serving.pushed_bytes
         served.fetched_bytes = self.serving.fetched_bytes
+        served.waited_seconds = shard.stage.waited_seconds
         served.batch = shard.stage.figures
         served.dropped = self.listener.refused
         served.missing = shard.records.num_missing

@@ -14,6 +14,7 @@ from disttrain.groups.steps import Collective
 from disttrain.job.spec import FrozenParameters
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.initial_values import give
 from disttrain.parallel.layers.partitioned import Index
 from disttrain.parallel.partitioned import PartOfModel
 from disttrain.parallel.whole_layers import without_values
@@ -97,7 +98,7 @@ class Sharding(NamedTuple):
         module, pieces = self._rows_of(group.peers.rank, self.device)
         found = Pieces(module, group.peers, pieces)
         if self.initialise is None:
-            self._copy_into(found)
+            give(found, (*self.model.named_parameters(), *self.model.named_buffers()))
         else:
             self.initialise(found)
         for name, parameter in found.named_parameters():
@@ -141,13 +142,6 @@ class Sharding(NamedTuple):
         for name, buffer in [*module.named_buffers(remove_duplicate=False)]:
             _replace(module, name, there(buffer, buffer.shape))
         return module, pieces
-
-    @torch.no_grad()
-    def _copy_into(self, found: Pieces) -> None:
-        whole = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-        for name, own in (*found.named_parameters(), *found.named_buffers()):
-            index = found.pieces.get(name)
-            own.copy_(whole[name] if index is None else whole[name][index])
 
 
 def _replace(module: nn.Module, name: str, tensor: Tensor) -> None:

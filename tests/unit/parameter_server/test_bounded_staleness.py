@@ -14,7 +14,7 @@ FIRST, SECOND, THIRD = (SenderIncarnation(index, 1) for index in range(3))
 
 
 def push(bounded: BoundedStaleness, sender: SenderIncarnation, version: int, now: float) -> None:
-    bounded.arrived(sender, version, now)
+    bounded.arrived(sender, 1, version, now)
     bounded.begun(sender, now)
     bounded.ended(sender)
 
@@ -29,15 +29,15 @@ def test_a_quick_replica_waits_before_a_slow_ones_gradient_gets_too_old() -> Non
     for sender in (FIRST, SECOND):
         bounded.fetched(sender, 0, now=0.0)
     for version in (0, 1):
-        bounded.arrived(FIRST, version, now=0.1)
+        bounded.arrived(FIRST, 1, version, now=0.1)
         assert bounded.may_begin(FIRST, version, now=0.1)
         bounded.begun(FIRST, now=0.1)
         bounded.ended(FIRST)
         bounded.fetched(FIRST, version + 1, now=0.1)
 
-    bounded.arrived(FIRST, 2, now=0.5)
+    bounded.arrived(FIRST, 1, 2, now=0.5)
     assert not bounded.may_begin(FIRST, 2, now=0.5)
-    bounded.arrived(SECOND, 0, now=0.6)
+    bounded.arrived(SECOND, 1, 0, now=0.6)
     assert bounded.may_begin(SECOND, 2, now=0.6)
     bounded.begun(SECOND, now=0.6)
     bounded.ended(SECOND)
@@ -50,7 +50,7 @@ def test_who_is_silent_is_not_waited_for_longer_than_usual() -> None:
     bounded = BoundedStaleness(most=1)
     bounded.fetched(SECOND, 0, now=0.0)
     bounded.fetched(FIRST, 1, now=0.0)
-    bounded.arrived(FIRST, 1, now=0.1)
+    bounded.arrived(FIRST, 1, 1, now=0.1)
     assert not bounded.may_begin(FIRST, 1, now=PATIENCE_SECONDS - 0.1)
     assert bounded.may_begin(FIRST, 1, now=PATIENCE_SECONDS + 0.1)
 
@@ -63,7 +63,7 @@ def after_steps(*seconds: float) -> BoundedStaleness:
         push(bounded, SECOND, 0, now=0.0)
     bounded.fetched(SECOND, 0, now=0.0)
     bounded.fetched(FIRST, 1, now=0.0)
-    bounded.arrived(FIRST, 1, now=1.0)
+    bounded.arrived(FIRST, 1, 1, now=1.0)
     return bounded
 
 
@@ -81,7 +81,7 @@ def test_who_has_not_pushed_yet_has_four_times_what_others_have() -> None:
     push(bounded, THIRD, 0, now=0.0)
     bounded.fetched(SECOND, 0, now=0.0)
     bounded.fetched(FIRST, 1, now=0.0)
-    bounded.arrived(FIRST, 1, now=5.0)
+    bounded.arrived(FIRST, 1, 1, now=5.0)
     assert frees(bounded, FIRST, 1, first=1) == 81
 
 
@@ -94,7 +94,7 @@ def test_nobody_holds_others_up_for_longer_and_longer() -> None:
             bounded.fetched(sender, 1, now)
             push(bounded, sender, 1, now + 1)
         bounded.fetched(FIRST, 1, now + 1)
-        bounded.arrived(FIRST, 1, now + 1)
+        bounded.arrived(FIRST, 1, 1, now + 1)
         freed = frees(bounded, FIRST, 1, first=int(now) + 1)
         held.append(freed - now)
         push(bounded, FIRST, 1, freed)
@@ -109,7 +109,7 @@ def test_who_fetches_again_and_again_is_the_slower_for_it_and_no_more() -> None:
     for second in range(100):
         bounded.fetched(SECOND, count, now=second)
         bounded.fetched(FIRST, count, now=second)
-        bounded.arrived(FIRST, count, now=second)
+        bounded.arrived(FIRST, 1, count, now=second)
         if bounded.may_begin(FIRST, count, now=second):
             push(bounded, FIRST, count, now=second)
             count += 1
@@ -118,9 +118,9 @@ def test_who_fetches_again_and_again_is_the_slower_for_it_and_no_more() -> None:
 
 def test_who_may_push_and_does_not_is_not_waited_for_whatever_it_says() -> None:
     bounded = BoundedStaleness(most=1)
-    bounded.arrived(SECOND, 0, now=0.0)
+    bounded.arrived(SECOND, 1, 0, now=0.0)
     bounded.fetched(FIRST, 1, now=0.0)
-    bounded.arrived(FIRST, 1, now=0.0)
+    bounded.arrived(FIRST, 1, 1, now=0.0)
     for second in range(3):
         assert bounded.may_begin(SECOND, 1, now=second)
         assert not bounded.may_begin(FIRST, 1, now=second)
@@ -134,7 +134,7 @@ def test_pushes_that_wait_come_in_the_order_of_their_fetches() -> None:
     for sender, version in fetched.items():
         bounded.fetched(sender, version, now=0.0)
     for sender, version in fetched.items():
-        bounded.arrived(sender, version, now=0.1)
+        bounded.arrived(sender, 1, version, now=0.1)
     assert [bounded.may_begin(sender, 2, now=0.1) for sender in fetched] == [True, False, False]
 
 
@@ -142,9 +142,9 @@ def test_a_push_under_way_counts_before_it_is_complete() -> None:
     bounded = BoundedStaleness(most=2)
     for sender, version in ((FIRST, 0), (SECOND, 1), (THIRD, 1)):
         bounded.fetched(sender, version, now=0.0)
-    bounded.arrived(SECOND, 1, now=0.1)
+    bounded.arrived(SECOND, 1, 1, now=0.1)
     assert bounded.may_begin(SECOND, 1, now=0.1)
-    bounded.arrived(THIRD, 1, now=0.1)
+    bounded.arrived(THIRD, 1, 1, now=0.1)
     bounded.begun(THIRD, now=0.1)
     assert not bounded.may_begin(SECOND, 1, now=0.1)
 
@@ -153,7 +153,7 @@ def test_who_is_dropped_is_not_waited_for() -> None:
     bounded = BoundedStaleness(most=1)
     bounded.fetched(SECOND, 0, now=0.0)
     bounded.fetched(FIRST, 2, now=0.0)
-    bounded.arrived(FIRST, 2, now=0.1)
+    bounded.arrived(FIRST, 1, 2, now=0.1)
     assert not bounded.may_begin(FIRST, 2, now=0.1)
     bounded.drop(SECOND)
     assert bounded.may_begin(FIRST, 2, now=0.1)
@@ -175,7 +175,7 @@ class Shard:
     def push(self, sender: SenderIncarnation) -> bool:
         """Whether it need not wait."""
         version = self.fetched[sender]
-        self.bounded.arrived(sender, version, now=0.0)
+        self.bounded.arrived(sender, 1, version, now=0.0)
         if not self.bounded.may_begin(sender, self.count, now=0.0):
             return False
         self.stalest = max(self.stalest, self.count - version)

@@ -4,16 +4,11 @@ import traceback
 from collections.abc import Generator, Iterator
 
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread(one_thread: None) -> None:
     """Several threads wait for one another on a busy machine, far longer than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,14 +1,8 @@
 """Virtual time does not pass while others compute: one thread each is enough."""
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def alone(one_thread: None) -> None:
+    """For all that are simulated."""

@@ -96,8 +96,6 @@ class ShardReport(Strict):
     staleness_unknown: Count = 0
     shortened: Count = 0
     """Pushes scaled down to the norm that the manifest allows."""
-    waited_seconds: float = 0.0
-    """Pushes have waited so long for older gradients of other replicas, in all."""
     busy_seconds: float = 0.0
     """Time its thread spent on requests (not waiting)."""
     uptime_seconds: float = 0.0
