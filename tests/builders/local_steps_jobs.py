@@ -1,6 +1,7 @@
 """Manifests of jobs with local steps: what all have, and what a test makes another."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -62,14 +63,21 @@ def applied(status: dict[str, Any], fraction: float) -> bool:
     return bool(status.get("samples", 0) >= fraction * EPOCHS * SAMPLES)
 
 
-def kill_every_role(job: RunningJob, replicas: int, replica: str = "replica-0") -> dict[str, Any]:
+def kill_every_role(
+    job: RunningJob, replicas: int, replica: str = "replica-0", gate: Path | None = None
+) -> dict[str, Any]:
     """Kill one process of each while a job of `counting` trains; the summary of its good end.
 
-    `replica`: the process of one that is killed.
+    `replica`: the process of one that is killed. `gate`: the task's, for replicas of several
+    processes: a group that still forms when the coordinator is killed forms anew, so all others
+    wait there until it is whole.
     """
     job.wait_until(lambda status: applied(status, 0.2) and status["liveReplicas"] == replicas)
     job.kill(replica)
     job.wait_until(lambda status: applied(status, 0.4) and status["checkpoints"] >= 1)
+    if gate is not None:
+        job.wait_until(lambda status: status["liveReplicas"] == replicas)
+        gate.touch()
     job.kill("shard-1")
     job.wait_until(partial(applied, fraction=0.6))
     job.kill("coordinator")

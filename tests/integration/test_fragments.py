@@ -73,9 +73,15 @@ def test_kills_lose_no_account_of_groups_that_merge_fragments_by_a_quorum(
     tmp_path: Path, rank: int
 ) -> None:
     """Whichever rank of a replica dies, its group restarts, and what it pushed counts."""
-    settings = [f"{_LOCAL}.quorum=2", "spec.replicas.ranks=2", "spec.replicas.inner=ddp"]
+    gate = tmp_path / "gate"
+    settings = [
+        f"{_LOCAL}.quorum=2",
+        "spec.replicas.ranks=2",
+        "spec.replicas.inner=ddp",
+        f"spec.task.arguments.gate={gate}",
+    ]
     with RunningJob(tmp_path, settings, COUNTING) as job:
-        local_steps_jobs.kill_every_role(job, replicas=3, replica=f"replica-0-{rank}")
+        local_steps_jobs.kill_every_role(job, replicas=3, replica=f"replica-0-{rank}", gate=gate)
         job.assert_promises_held()
 
 
