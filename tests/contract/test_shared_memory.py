@@ -103,6 +103,21 @@ def test_a_fetch_lies_in_its_place_before_its_header_is_received(pair: Pair) -> 
     assert must_receive(pair.channel).payload == incoming.view
 
 
+def test_an_answer_may_be_written_where_it_is_to_lie(pair: Pair) -> None:
+    incoming = pair.memory.allocate("incoming", NBYTES)
+    pair.channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 256, 256))
+    request = must_be_asked(pair.listener)
+    request.payload[:] = np.arange(64, dtype=np.float32).data.cast("B")
+
+    assert pair.listener.reply(request, a_chunk_header(Verb.FETCHED, 64), request.payload)
+
+    received = np.frombuffer(must_receive(pair.channel).payload, np.float32)
+    np.testing.assert_array_equal(received, np.arange(64))
+    np.testing.assert_array_equal(np.frombuffer(incoming.view[256:512], np.float32), received)
+    assert not any(incoming.view[:256])
+    assert not any(incoming.view[512:])
+
+
 def test_an_answer_never_leaves_the_place_that_was_asked_for(pair: Pair) -> None:
     incoming = pair.memory.allocate("incoming", NBYTES)
     pair.channel.send(

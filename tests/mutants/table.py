@@ -1320,6 +1320,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
     ),
     Mutant(
+        name="a prediction in a place that is too small",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
+        old="if place.nbytes == part.nbytes:",
+        new="if place.nbytes:",
+        tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
+    ),
+    Mutant(
+        name="all chunks of a fetch in the place of the first",
+        file=f"{_R}/parameter_server/shard.py",
+        old="distance = part.offset - parts[header.chunk].offset",
+        new="distance = 0",
+        tests=(f"{_UNIT}/parameter_server/test_staleness.py",),
+    ),
+    Mutant(
         name="a prediction held against what came after another gradient",
         file=f"{_R}/parameter_server/prediction_error.py",
         old="return self._version == self._computed_on(push) and",

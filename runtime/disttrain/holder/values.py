@@ -204,7 +204,7 @@ with warnings.catch_warnings():
 
 
 def tensor_of(payload: memoryview, element_type: ElementType) -> Tensor:
-    """The payload's values, not copied; they must not be written to."""
+    """The payload's values, not copied; only of a writable payload they may be written to."""
     if not payload.nbytes:
         return torch.zeros(0, dtype=DTYPES[element_type])
     return torch.frombuffer(payload, dtype=DTYPES[element_type])

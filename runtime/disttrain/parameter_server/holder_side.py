@@ -233,9 +233,12 @@ class HolderSide(ABC):
         """The vector that a FETCH names; None: there is no such thing here."""
         return self.values.vector_of(header)
 
-    def served(self, header: Header, part: Part) -> memoryview:
-        """What the sender of a FETCH gets for some elements of the vector that it names."""
-        del header
+    def served(self, header: Header, part: Part, place: memoryview) -> memoryview:
+        """What the sender of a FETCH gets for some elements of the vector that it names.
+
+        `place`: what is computed may be written there at once, unless it is too small.
+        """
+        del header, place
         return self.values.bytes_of(part)
 
     def too_early(self, header: Header) -> Refused | None:

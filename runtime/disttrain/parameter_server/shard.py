@@ -28,6 +28,7 @@ from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
+from disttrain.transport.interface import NO_BYTES
 
 LOG = logs.get(__name__)
 
@@ -208,7 +209,7 @@ class Shard:
             self._upload = _Upload(incarnation, self.stage.values.share)
         return self._upload
 
-    def _fetch(self, header: Header, _payload: memoryview) -> Answers:
+    def _fetch(self, header: Header, place: memoryview) -> Answers:
         refused = self.stage.unfetchable(header)
         if refused is not None:
             raise refused
@@ -222,17 +223,22 @@ class Shard:
         is_narrow = header.element_type == ElementType.BFLOAT16
         if is_narrow and not vector.travels_as(ElementType.BFLOAT16):
             raise Refused(Reason.WRONG_LAYOUT, f"{vector} does not travel as bfloat16")
-        return self._chunks(header, vector.narrow if is_narrow else vector, parts)
+        if is_narrow:
+            return self._chunks(header, vector.narrow, parts, NO_BYTES)
+        return self._chunks(header, vector, parts, place)
 
-    def _chunks(self, header: Header, vector: Vector, parts: Sequence[Part]) -> Answers:
+    def _chunks(
+        self, header: Header, vector: Vector, parts: Sequence[Part], place: memoryview
+    ) -> Answers:
         answer = self.state.answer(Verb.FETCHED, header)._replace(
             chunks=len(parts),
             element_type=vector.element_type,
             samples=self.state.samples,
         )
         for number in range(header.chunk, header.chunk + header.count):
-            part = parts[number]
-            payload = self.stage.served(header, part._replace(vector=vector.held))
+            part = parts[number]._replace(vector=vector.held)
+            distance = part.offset - parts[header.chunk].offset
+            payload = self.stage.served(header, part, place[distance : distance + part.nbytes])
             if vector != vector.held:
                 payload = self._narrowing.sent(payload)
             self.records.fetched(header, number, self.state.live_replicas)

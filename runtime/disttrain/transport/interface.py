@@ -79,7 +79,8 @@ class Request(NamedTuple):
     """A message received by a listener.
 
     `payload` is read-only, and may be the peer's own memory: finish with it before answering. It is
-    overwritten by what the listener receives next.
+    overwritten by what the listener receives next. Of a FETCH it is the place that the request
+    gave, which may be written to; empty where the peer's memory is not shared.
     """
 
     peer: bytes
@@ -165,8 +166,9 @@ class Listener(Endpoint, Protocol):
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
         """Answers a request, or sends to a peer unasked; the payload is copied and may change.
 
-        FETCHED goes to the place that its request gave. False, and nothing was sent: the peer is
-        gone, its queue is full, or its place is gone or too small.
+        FETCHED goes to the place that its request gave, if it does not lie there already. False,
+        and nothing was sent: the peer is gone, its queue is full, or its place is gone or too
+        small.
         """
         ...
 

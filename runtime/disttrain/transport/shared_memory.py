@@ -243,8 +243,7 @@ class SharedMemoryListener(SocketListener):
             return payload
         access = Access.WRITE if header.verb == Verb.FETCH else Access.READ
         key = (header.segment, access)
-        part = self._attachments.part(peer, key, header.segment_offset, header.payload_bytes)
-        return part if access is Access.READ else part[:0]
+        return self._attachments.part(peer, key, header.segment_offset, header.payload_bytes)
 
     def _copy_to_place(self, request: Request, header: Header, view: memoryview) -> int:
         """Offset in the segment at which the payload now lies."""

@@ -10,6 +10,7 @@ from builders import downpour_shards, placements
 from builders.placements import PARAMETERS
 from builders.transports import a_chunk_header
 from disttrain.job.staleness import Maximum, Policy, ScaleRate, Staleness
+from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
@@ -89,10 +90,38 @@ def test_one_update_ahead_is_the_momentum_to_the_last_bit(momentum: float) -> No
     assert reach_of(momentum, 28) == pytest.approx(wanted, rel=1e-12)
 
 
-def a_shard(rule: Sgd | Momentum, staleness: Staleness) -> Shard:
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_prediction_is_written_where_it_is_to_lie_if_it_fits(*, fits: bool) -> None:
+    shard = a_shard(PredictedMomentum(learning_rate=1.0, momentum=0.5), Staleness(), chunk=16)
+    values = shard.stage.values
+    values.tensor(PARAMETERS).copy_(torch.arange(16.0))
+    values.tensor(PARAMETERS.beside("velocity")).fill_(2.0)
+    fetch = a_chunk_header(
+        Verb.FETCH,
+        2,
+        incarnation=1,
+        receiver_incarnation=1,
+        vector=values.share.placement.number(PARAMETERS.beside("prediction")),
+        chunk=1,
+        first=4,
+    )
+    place = torch.zeros(8 if fits else 3)
+
+    written = []
+    for answer in shard.handle(fetch, place.numpy().data.cast("B")):
+        there = torch.frombuffer(answer.payload, dtype=torch.float32)
+        written.append(there.clone())
+
+    assert torch.equal(torch.cat(written), torch.arange(4.0, 12.0) + 1.0)
+    wanted = torch.cat(written) if fits else torch.zeros(3)
+    assert torch.equal(place, wanted), "all of it, or nothing"
+
+
+def a_shard(rule: UpdateRule, staleness: Staleness, chunk: int = 64) -> Shard:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
     shard = downpour_shards.build(state, rule, staleness=staleness)
-    shard.configure(placements.a_placement({PARAMETERS: 16}, 1, rule.kept), 64)
+    named = rule.kept if rule.serves is None else (*rule.kept, rule.serves)
+    shard.configure(placements.a_placement({PARAMETERS: 16}, 1, named), chunk)
     shard.admit(SenderIncarnation(0, 1))
     return shard
 

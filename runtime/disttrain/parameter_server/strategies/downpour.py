@@ -201,7 +201,9 @@ class PushedGradients(HolderSide):
         if not part.vector.is_trained:
             merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
-            gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            gradient = sent
+            if header.scale != 1.0:
+                gradient = torch.mul(sent, header.scale, out=self._scratch_like(sent))
             for beside in self._beside_of(header).values():
                 beside.mul_(header.scale**2)
             for piece in self._pieces(part, present):
@@ -244,15 +246,14 @@ class PushedGradients(HolderSide):
         self, piece: "_Piece", part: Part, header: Header, gradient: Tensor, push: PushContext
     ) -> None:
         first = piece.part.first - part.first
-        _, _, rate_factor, decay_factor = piece.factors
         cut = slice(first, first + piece.part.count)
         chunk = self._chunk(piece.part, header)._replace(
             steps=piece.steps,
-            decay_factor=decay_factor,
+            decay_factor=piece.factors.weight_decay,
             pushed={name: each[cut] for name, each in self._beside_of(header).items()},
         )
-        if rate_factor != 1.0:
-            push = replace(push, rate=push.rate * rate_factor)
+        if (factor := piece.factors.learning_rate) != 1.0:
+            push = replace(push, rate=push.rate * factor)
         self._rule.apply(chunk, gradient[cut], push)
 
     def _beside_of(self, header: Header) -> dict[str, Tensor]:
@@ -298,13 +299,15 @@ class PushedGradients(HolderSide):
             self._maximum.fetched(header)
         return named if self._is_made(named) else super().fetched(header)
 
-    def served(self, header: Header, part: Part) -> memoryview:
+    def served(self, header: Header, part: Part, place: memoryview) -> memoryview:
         if not self._is_made(part.vector):
-            return super().served(header, part)
+            return super().served(header, part, place)
         beside = part._replace(vector=self.values.trained)
         chunk = self._chunk(beside, header)
-        # Always the same memory: it stays in the processor's cache until it is sent.
+        # Without a place always the same memory: it stays in the cache until it is sent.
         out = self._scratch_like(chunk.parameters)
+        if place.nbytes == part.nbytes:
+            out = tensor_of(place, part.vector.element_type)
         self._rule.serve(chunk, self._fetches.of(header), out)
         return bytes_of(out)
 
@@ -367,9 +370,6 @@ class PushedGradients(HolderSide):
         """Updates since the version of a gradient's parameters; -1: of another incarnation."""
         known = header.version_incarnation == self.state.incarnation
         return self.state.count - header.version if known else -1
-
-    def _scaled(self, sent: Tensor, scale: float) -> Tensor:
-        return torch.mul(sent, scale, out=self._scratch_like(sent))
 
     def _scratch_like(self, values: Tensor) -> Tensor:
         if self._scratch.numel() < values.numel():

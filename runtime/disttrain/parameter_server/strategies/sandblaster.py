@@ -279,10 +279,10 @@ class BatchVectors(HolderSide):
         named = self.values.share.placement.vector(header.vector)
         return named if self._is_of_earlier_stage(named) else super().fetched(header)
 
-    def served(self, header: Header, part: Part) -> memoryview:
+    def served(self, header: Header, part: Part, place: memoryview) -> memoryview:
         if self._is_of_earlier_stage(part.vector):
             part = part._replace(vector=self.values.trained)
-        return super().served(header, part)
+        return super().served(header, part, place)
 
     def _is_of_earlier_stage(self, named: Vector | None) -> bool:
         if named is None or named.is_of_a_model or named.name in FETCHABLE:
