@@ -133,12 +133,13 @@ def _training(
     loss = wording.known(found.loss, "loss {:.4g}" if method is None else "objective {:.4g}")
     speed = wording.known(found.samples_per_second, "{:,.0f} samples/s")
     staleness = wording.staleness(found.staleness_p50, found.staleness_p99)
+    missed = wording.prediction_error(found.prediction_error)
     return [
         ("Progress", wording.listed(progress)),
         ("Method", wording.listed([wording.batch_method(method), wording.batch_work(method)])),
         ("Warning", wording.listed([_warning(method), _warning(found)], "; ")),
         ("Measures", wording.listed([loss, wording.evaluated(found)])),
-        ("Speed", wording.listed([speed, staleness])),
+        ("Speed", wording.listed([speed, staleness, missed])),
     ]
 
 
@@ -194,13 +195,14 @@ def _shards(status: JobStatus) -> list[list[str]]:
     server = status.parameter_server
     if server is None or not server.shards:
         return []
-    head = ["SHARD", "VERSION", "IN CHECKPOINT", "AT RISK"]
+    head = ["SHARD", "VERSION", "IN CHECKPOINT", "AT RISK", "STALENESS P50/P99"]
     return [head, *map(_shard, server.shards)]
 
 
 def _shard(shard: ShardStatus) -> list[str]:
     numbers = (shard.version, shard.checkpoint_version, shard.updates_at_risk)
-    return [str(shard.index), *("" if each is None else f"{each:,}" for each in numbers)]
+    stale = wording.quantiles(shard.staleness_p50, shard.staleness_p99)
+    return [str(shard.index), *("" if each is None else f"{each:,}" for each in numbers), stale]
 
 
 def _pods(members: Sequence[Pod], now: datetime) -> list[list[str]]:

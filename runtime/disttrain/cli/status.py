@@ -105,19 +105,22 @@ def _console() -> Console:
 
 def _table(status: RunStatus, *, running: bool) -> Table:
     # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
-    titles = ("process", "state", "incarnation", "done", *(("pid", "metrics") if running else ()))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
+    of_running = ("pid", "metrics") if running else ()
+    titles = ("process", "state", "incarnation", "done", "staleness p50/p99", *of_running)
     unit = wording.version_unit(status)
-    rows = [("coordinator", status.phase, "", "", "", _url(status.metrics_address))]
+    rows = [("coordinator", status.phase, "", "", "", "", _url(status.metrics_address))]
     for member in status.members:
         state = (member.activity or member.state) if running else "ended"
         incarnation, pid = wording.incarnation(member.incarnation), str(member.pid)
         url = _url(member.metrics_address)
-        rows.append((member.name, state, incarnation, done(member, unit), pid, url))
-    for row in rows:
-        table.add_row(*row[: len(titles)])
+        stale = wording.quantiles(member.staleness_p50, member.staleness_p99)
+        rows.append((member.name, state, incarnation, done(member, unit), stale, pid, url))
+    columns = [each for each in zip(titles, *rows, strict=False) if any(each[1:])]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title, *_ in columns:
+        table.add_column(title, overflow="fold")
+    for row in list(zip(*columns, strict=True))[1:]:
+        table.add_row(*row)
     return table
 
 

@@ -52,6 +52,16 @@ def staleness(p50: float | None, p99: float | None) -> str:
     return "" if p50 is None or p99 is None else f"staleness p50 {p50:g} p99 {p99:g} updates"
 
 
+def quantiles(p50: float | None, p99: float | None) -> str:
+    """The same for a table's column."""
+    return "" if p50 is None or p99 is None else f"{p50:g}/{p99:g}"
+
+
+def prediction_error(ratio: float | None) -> str:
+    """How far predicted parameters are from those that come; empty where there are none."""
+    return known(ratio, "predictions miss {:.0%} of the way")
+
+
 def counted(number: int, things: str) -> str:
     """A number of things, with the word for one of them; empty for none."""
     return f"{count(number)} {things}{'s' * (number > 1)}" if number else ""
@@ -182,6 +192,7 @@ def progress_line(status: RunStatus) -> str:
         _rate(status),
         _quality(status),
         staleness(found.staleness_p50, found.staleness_p99),
+        prediction_error(found.prediction_error),
         lost and f"{least}{lost} lost",
         counted(status.checkpoint_failures, "failed checkpoint"),
         counted(status.checkpoints_damaged, "damaged checkpoint"),

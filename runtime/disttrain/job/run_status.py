@@ -31,6 +31,9 @@ class Member(StatusSection):
     metrics_address: str | None = None
     samples: int | None = None
     version: int | None = None
+    staleness_p50: Number = None
+    """Of a replica's pushes, or of those that a shard has applied."""
+    staleness_p99: Number = None
 
     @property
     def is_dead(self) -> bool:

@@ -88,6 +88,12 @@ class ShardStatus(StatusSection):
     version: WholeNumber | None = None
     """Number of updates that it has applied."""
 
+    staleness_p50: Number = None
+    """Median staleness of the pushes that it has applied, in updates."""
+
+    staleness_p99: Number = None
+    """99th percentile of it."""
+
     checkpoint_version: WholeNumber | None = None
     """Its version in the latest checkpoint."""
 
@@ -155,6 +161,10 @@ class TrainingStatus(StatusSection):
 
     staleness_p99: Number = None
     """99th percentile of the staleness of the pushes, in updates."""
+
+    prediction_error: Number = None
+    """Where the strategy predicts parameters: distance of what was predicted from what came, by the
+    distance without a prediction; the median over replicas and shards."""
 
     progress_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     """How much of the job is done, by the stop condition that will be met first."""

@@ -10,7 +10,12 @@ from disttrain.coordinator.protocol.fields import (
     RestoredSender,
     SenderPosition,
 )
-from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
+from disttrain.coordinator.protocol.reports import (
+    STALENESS_BOUNDS,
+    Predicted,
+    ShardReport,
+    staleness_bucket,
+)
 from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, Deliveries, SenderIncarnation
 from disttrain.parameter_server.holder_side import BatchFigures
@@ -92,6 +97,7 @@ class Reporter:
             uncounted=records.num_uncounted,
             rate=self.shard.stage.rate if state.is_initialised else None,
             state=self.doing if state.is_initialised else "waiting for values",
+            predicted=predicted(self.shard.stage.prediction_errors, state.deliveries),
             lost=tuple(
                 LostUpdates(
                     index=incarnation.sender, incarnation=incarnation.incarnation, lost=lost
@@ -109,9 +115,14 @@ def mean_staleness(deliveries: Deliveries) -> dict[str, float]:
     }
 
 
-def of_those_that_push(errors: Mapping[int, float], deliveries: Deliveries) -> dict[int, float]:
-    """What is known by the index of a replica, without replicas that are gone."""
-    return {sender: error for sender, error in errors.items() if sender in deliveries.admitted}
+def predicted(errors: Mapping[int, float], deliveries: Deliveries) -> dict[str, Predicted]:
+    """By the index of a replica, without replicas that are gone."""
+    means = mean_staleness(deliveries)
+    return {
+        str(sender): Predicted(mean_staleness=means[str(sender)], error=error)
+        for sender, error in errors.items()
+        if str(sender) in means
+    }
 
 
 class ServedMetrics(Served):
@@ -124,7 +135,6 @@ class ServedMetrics(Served):
         self.at_risk = 0
         """Acknowledged updates that are in no checkpoint."""
         self.mean_staleness: Mapping[str, float] = {}
-        self.prediction_errors: Mapping[int, float] = {}
         self.pushed_bytes = 0
         self.fetched_bytes = 0
         self.waited_seconds = 0.0
@@ -176,7 +186,7 @@ def _metrics_of(served: ServedMetrics) -> Metrics:
             "Distance of the parameters predicted for a replica from those that came, by the "
             "distance without a prediction.",
             "replica",
-            {str(sender): error for sender, error in served.prediction_errors.items()},
+            {sender: found.error for sender, found in report.predicted.items()},
         ),
         counter("push_bytes", "Payload bytes of pushes received.", served.pushed_bytes),
         counter("fetch_bytes", "Payload bytes of fetches answered.", served.fetched_bytes),

@@ -34,7 +34,6 @@ from disttrain.parameter_server.reporting import (
     Reporter,
     ServedMetrics,
     mean_staleness,
-    of_those_that_push,
 )
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.serving import Serving
@@ -168,9 +167,6 @@ class ShardProcess:
         served.incarnation = self.control.member.incarnation
         served.at_risk = served.report.version - self.runner.checkpointed
         served.mean_staleness = mean_staleness(shard.state.deliveries)
-        served.prediction_errors = of_those_that_push(
-            shard.stage.prediction_errors, shard.state.deliveries
-        )
         served.pushed_bytes = self.serving.pushed_bytes
         served.fetched_bytes = self.serving.fetched_bytes
         served.waited_seconds = shard.stage.waited_seconds

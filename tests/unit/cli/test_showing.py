@@ -407,6 +407,20 @@ def test_status_of_an_ended_run_has_no_column_without_content(tmp_path: Path) ->
     ]
 
 
+def test_status_says_how_stale_pushes_are(tmp_path: Path) -> None:
+    shard, replica = STATUS["members"]
+    members = [shard | {"stalenessP50": 2, "stalenessP99": 7}, replica]
+    a_run(tmp_path, members=members, training=TRAINING | {"predictionError": 0.291})
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
+    assert "staleness p50 2 p99 7 updates · predictions miss 29% of the way ·" in shown[0]
+    assert [line.split() for line in shown[1:5]] == [
+        ["process", "state", "incarnation", "done", "staleness", "p50/p99"],
+        ["coordinator", "Running"],
+        ["shard-0", "ended", "2", "1,234", "updates", "2/7"],
+        ["replica-0", "ended", "1", "6,000", "samples"],
+    ]
+
+
 def test_status_of_a_killed_run_says_how_to_go_on(tmp_path: Path) -> None:
     a_run(tmp_path)
     result = CliRunner().invoke(app, ["status", str(tmp_path), "--watch"])

@@ -35,10 +35,20 @@ RUNNING: dict[str, Any] = {
         "metrics": {"accuracy": 0.9512},
         "stalenessP50": 2,
         "stalenessP99": 7,
+        "predictionError": 0.29,
         "estimatedRemainingSeconds": 61,
     },
     "parameterServer": {
-        "shards": [{"index": 0, "version": 1200, "checkpointVersion": 1000, "updatesAtRisk": 200}]
+        "shards": [
+            {
+                "index": 0,
+                "version": 1200,
+                "checkpointVersion": 1000,
+                "updatesAtRisk": 200,
+                "stalenessP50": 2,
+                "stalenessP99": 8,
+            }
+        ]
     },
     "data": {"portionsDone": 8, "portionsRequeued": 1, "samplesRepeated": 32},
     "checkpoint": {"path": "checkpoints/00000003", "time": CREATED, "samples": 9000},
@@ -72,7 +82,7 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     assert found["Phase:"] == ["Phase:", "Running"]
     assert "Progress:    42%, epoch 3.20, 12,345 samples, 1 min 01 s left" in page
     assert "Measures:    loss 0.25, accuracy 0.9512" in page
-    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates" in page
+    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates, predictions miss 29%" in page
     assert "Replicas:    2 joined of 3 wanted" in page
     assert "Restarts:    shard 1" in page
     assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
@@ -80,7 +90,7 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     place = "folder digits-uid-of-digits of persistentvolumeclaim/digits-checkpoints"
     assert f"Files:       {place}" in page
     assert page.index("Degraded") < page.index("ReplicasAvailable"), "what holds comes first"
-    assert found["0"] == ["0", "1,200", "1,000", "200"]
+    assert found["0"] == ["0", "1,200", "1,000", "200", "2/8"]
     names = [name for name in found if name.startswith("digits-") and name[-1] != ":"]
     assert names == [
         "digits-coordinator-0-z",

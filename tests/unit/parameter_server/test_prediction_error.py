@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from disttrain.coordinator.protocol.reports import Predicted
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import Deliveries
 from disttrain.parameter_server.prediction_error import PredictionErrors
-from disttrain.parameter_server.reporting import of_those_that_push
+from disttrain.parameter_server.reporting import predicted
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
 
 MOMENTUM, RATE = 0.9, 0.1
@@ -166,4 +167,5 @@ def test_a_replica_that_is_gone_is_named_no_more() -> None:
     deliveries.admit(1, 1)
     deliveries.fence(1, 1)
 
-    assert of_those_that_push({0: 0.5, 1: 0.75}, deliveries) == {0: 0.5}
+    found = predicted({0: 0.5, 1: 0.75}, deliveries)
+    assert found == {"0": Predicted(mean_staleness=0.0, error=0.5)}

@@ -14,7 +14,7 @@ from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation
 from disttrain.coordinator.process.served_metrics import ServedMetrics as OfCoordinator
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.protocol.reports import Predicted, ReplicaReport, ShardReport
 from disttrain.parallel.communicator import Traffic
 from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.reporting import ServedMetrics as OfShard
@@ -94,7 +94,6 @@ def shard() -> str:
         served.fetched_bytes += 50
         served.at_risk = 3
         served.mean_staleness = {"2": 1.5}
-        served.prediction_errors = {2: 0.25}
         served.report = ShardReport(
             version=10 + number,
             applied=number,
@@ -102,6 +101,7 @@ def shard() -> str:
             staleness=(number, 0, 1),
             busy_seconds=number * 0.25,
             rate=0.5 / number,
+            predicted={"2": Predicted(mean_staleness=1.5, error=0.25)},
         )
         served.update()
     return served.address

@@ -27,7 +27,7 @@ open.
 
 
 Name = Annotated[str, Field(max_length=64)]
-"""Of a scalar that the task's loss reports."""
+"""Of a scalar that the task's loss reports, or a replica's index."""
 
 
 def staleness_bucket(staleness: int) -> int:
@@ -81,6 +81,16 @@ class ReplicaReport(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted(Strict):
+    """How the parameters are predicted that a replica is served."""
+
+    mean_staleness: float
+    """Of its latest pushes: rounded down, so many updates ahead and one more."""
+    error: float
+    """Distance of what was predicted from what came, by the distance without a prediction."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardReport(Strict):
     """A shard's counters since its process started (version: since the job started)."""
 
@@ -108,6 +118,8 @@ class ShardReport(Strict):
 
     One more for all those of which what was counted is damaged.
     """
+    predicted: dict[Name, Predicted] = field(default_factory=dict)
+    """By the index of a replica that pushes, if anything is predicted."""
     lost: tuple[LostUpdates, ...] = ()
     """Of senders of whom one update less is lost than this incarnation said when it joined."""
 
@@ -120,7 +132,7 @@ def added(old: _Report, new: _Report) -> _Report:
     sums: dict[str, Any] = {
         item.name: _sum(getattr(old, item.name), getattr(new, item.name))
         for item in fields(new)
-        if item.name not in {"version", "rate"}
+        if item.name not in {"version", "rate", "predicted"}
     }
     return replace(new, **sums)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from operator import attrgetter
+from statistics import median
 from typing import Any
 
 from disttrain.checkpoint import names
@@ -68,9 +69,15 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
         warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
         staleness_p50=reports.staleness_quantile(histogram, 0.5),
         staleness_p99=reports.staleness_quantile(histogram, 0.99),
+        prediction_error=_prediction_error(watch),
         progress_percent=None if fraction is None else math.floor(fraction * 100),
         estimated_remaining_seconds=estimate.remaining_seconds,
     )
+
+
+def _prediction_error(watch: Watch) -> float | None:
+    errors = [each.error for shard in watch.shards.values() for each in shard.predicted.values()]
+    return median(errors) if errors else None
 
 
 def measure_warning(state: State) -> str | None:
@@ -145,9 +152,12 @@ def _shard(state: State, watch: Watch, index: int) -> ShardStatus:
     report = watch.shards.get(state.shards[index].member)
     saved = state.saved.versions.get(index) if state.saved is not None else None
     version = report.version if report is not None else None
+    histogram = report.staleness if report is not None else ()
     return ShardStatus(
         index=index,
         version=version,
+        staleness_p50=reports.staleness_quantile(histogram, 0.5),
+        staleness_p99=reports.staleness_quantile(histogram, 0.99),
         checkpoint_version=saved,
         updates_at_risk=None if version is None else max(0, version - (saved or 0)),
     )

@@ -201,10 +201,24 @@ def _member(group: Group, member: MemberId, watch: Watch, now: float) -> Json:
 
 def _details(member: MemberId, watch: Watch) -> Json:
     if (replica := watch.replicas.get(member)) is not None:
-        return {"samples": replica.progress.samples, "steps": replica.steps}
+        done = {"samples": replica.progress.samples, "steps": replica.steps}
+        return {**done, **_quantiles(replica)}
     if (shard := watch.shards.get(member)) is not None:
-        return {"version": shard.version, "activity": shard.state}
+        found = {"version": shard.version, "activity": shard.state, **_quantiles(shard)}
+        predicted = {
+            replica: {"meanStaleness": each.mean_staleness, "error": each.error}
+            for replica, each in shard.predicted.items()
+        }
+        return {**found, "predicted": predicted} if predicted else found
     return {}
+
+
+def _quantiles(report: ReplicaReport | ShardReport) -> Json:
+    """Of the staleness of a member's own pushes, or of those that it has applied."""
+    return {
+        "stalenessP50": reports.staleness_quantile(report.staleness, 0.5),
+        "stalenessP99": reports.staleness_quantile(report.staleness, 0.99),
+    }
 
 
 def time_shares(replicas: Sequence[ReplicaReport]) -> TimeShares | None:

@@ -11,8 +11,8 @@ import pytest
 from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation, Saved
-from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.status import cluster_status, sections
+from disttrain.coordinator.protocol.reports import Predicted, ReplicaReport, ShardReport
+from disttrain.coordinator.status import cluster_status, sections, status
 from disttrain.coordinator.status.cluster_status import (
     EVERY_SECONDS,
     LARGEST_BYTES,
@@ -44,17 +44,47 @@ def test_the_fields_are_the_coordinators_and_what_their_types_say() -> None:
     machine = Machine()
     shard, *_ = machine.running()
     machine.state.saved = Saved(number=3, time=0.0, samples=16, versions={0: 4})
-    machine.heartbeat(shard, ShardReport(version=9))
+    heard = ShardReport(
+        version=9,
+        staleness=(3, 0, 0, 1),
+        predicted={
+            "0": Predicted(mean_staleness=2.5, error=0.25),
+            "1": Predicted(mean_staleness=0.5, error=0.75),
+        },
+    )
+    machine.heartbeat(shard, heard)
     found = fields(machine)
     assert set(found) == set(COORDINATOR_FIELDS) - {"sandblaster"}
-    status = JobStatus.model_validate(found)
-    assert status.parameter_server is not None
-    (seen,) = status.parameter_server.shards
+    read = JobStatus.model_validate(found)
+    assert read.parameter_server is not None
+    (seen,) = read.parameter_server.shards
     assert (seen.version, seen.checkpoint_version, seen.updates_at_risk) == (9, 4, 5)
-    assert status.parameter_server.ready == 1
-    assert status.checkpoint is not None
-    assert status.checkpoint.path == "checkpoints/00000003"
-    assert status.checkpoint.time == "1970-01-01T00:00:00Z"
+    assert (seen.staleness_p50, seen.staleness_p99) == (0, 3)
+    assert read.training is not None
+    assert read.training.prediction_error == 0.5
+    assert read.parameter_server.ready == 1
+    assert read.checkpoint is not None
+    assert read.checkpoint.path == "checkpoints/00000003"
+    assert read.checkpoint.time == "1970-01-01T00:00:00Z"
+
+
+def test_a_status_says_how_stale_each_members_pushes_are() -> None:
+    machine = Machine()
+    shard, replica, *_ = machine.running()
+    of_shard = ShardReport(
+        staleness=(1, 1), predicted={"0": Predicted(mean_staleness=2.5, error=0.25)}
+    )
+    machine.heartbeat(shard, of_shard)
+    machine.heartbeat(replica, ReplicaReport(staleness=(0, 0, 4)))
+
+    coordinator = machine.coordinator
+    told = status.status(machine.state, coordinator.stages, coordinator.watch, machine.now)
+
+    of = {member["name"]: member for member in told["members"]}
+    assert (of["shard-0"]["stalenessP50"], of["shard-0"]["stalenessP99"]) == (0, 1)
+    assert of["shard-0"]["predicted"] == {"0": {"meanStaleness": 2.5, "error": 0.25}}
+    assert (of["replica-0"]["stalenessP50"], of["replica-0"]["stalenessP99"]) == (2, 2)
+    assert "predicted" not in of["replica-0"]
 
 
 @pytest.mark.parametrize(
