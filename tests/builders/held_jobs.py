@@ -22,8 +22,23 @@ STRATEGIES: Final[dict[str, dict[str, Any]]] = {
             "staleness": {"predict": {}},
         }
     },
+    "compensation": {
+        "downpour": {
+            "optimizer": {"momentum": {"learningRate": 0.01, "momentum": 0.9}},
+            "staleness": {"predictAndCompensate": {}},
+        }
+    },
     "local-steps": {
         "localSteps": {"steps": 8, "optimizer": {"name": "AdamW", "arguments": {"lr": 0.003}}}
+    },
+    "decoupled-diloco": {
+        "localSteps": {
+            "steps": 8,
+            "fragments": 2,
+            "quorum": 2,
+            "outer": {"nesterov": {"learningRate": 0.7}},
+            "optimizer": {"name": "AdamW", "arguments": {"lr": 0.003}},
+        }
     },
     "sandblaster": {"sandblaster": {"optimizer": {"lbfgs": {"history": 5}}}},
 }

@@ -19,6 +19,8 @@ QUICK: dict[str, Any] = {
 LANDING = {
     ("digits", "downpour"),
     ("digits", "sandblaster"),
+    ("digits", "compensation"),
+    ("language", "decoupled-diloco"),
     ("language", "local-steps"),
     ("speech", "prediction"),
 }
