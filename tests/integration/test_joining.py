@@ -94,6 +94,7 @@ def test_a_joiner_that_is_removed_ends_and_others_do_its_work(tmp_path: Path) ->
             assert removed.wait() == ExitCode.FAILED
             assert "removed by the run's owner" in removed.printed()
         assert job.wait() == 0, job.printed()
+        assert "what joiners push is believed" in job.printed()
         removed.hand_over_ledgers(job)
         summary = job.summary()
 

@@ -32,6 +32,7 @@ from disttrain.launcher import completion, launcher
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import CoordinatorLink
+from disttrain.launcher.plan import warning_of_joiners
 from disttrain.launcher.run import Opening, Run
 from disttrain.telemetry import logs
 
@@ -182,6 +183,8 @@ def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) ->
 
 def _watched(prepare: Callable[[], Run], office: Office | None = None) -> ExitCode:
     run = prepare()
+    if office is not None and (unbounded := warning_of_joiners(run.job)) is not None:
+        typer.echo(unbounded, err=True)
     taking = nullcontext() if office is None else office.open(run)
     with taking, lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")

@@ -144,6 +144,20 @@ def require_joinable(job: DistTrainJob) -> None:
     raise NotJoinable(message)
 
 
+def warning_of_joiners(job: DistTrainJob) -> str | None:
+    """What whoever lets others join should know of their pushes; None: they are bounded."""
+    local_steps = job.spec.strategy.local_steps
+    if local_steps is not None and local_steps.maximum_norm is not None:
+        return None
+    if local_steps is None:
+        remedy = "to bound them, train by spec.strategy.localSteps with maximumNorm"
+    elif local_steps.outer.rule.sends_parameters:
+        remedy = "to bound them, take an outer rule of differences, and maximumNorm"
+    else:
+        remedy = "bound them by spec.strategy.localSteps.maximumNorm"
+    return f"--joinable-at: what joiners push is believed, however large; {remedy}"
+
+
 def _coordinator_address(job: DistTrainJob, place: Place) -> str:
     if place.reach is not None:
         return place.reach.coordinator

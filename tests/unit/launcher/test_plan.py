@@ -19,6 +19,7 @@ from disttrain.launcher.plan import (
     needs_credentials,
     plan,
     share_out,
+    warning_of_joiners,
 )
 from disttrain.launcher.plan import joining as joining_config
 from disttrain.transport.config import TransportKind
@@ -174,3 +175,27 @@ def test_replicas_divide_the_cores_that_shards_leave(
 def test_the_manifests_threads_hold() -> None:
     job = a_job("spec.parameterServer.threads=3", "spec.replicas.threads=5")
     assert share_out(job.spec, 2) == Threads(shard=3, replica=5)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "remedy"),
+    [
+        ("downpour={}", "train by spec.strategy.localSteps"),
+        ("localSteps={steps: 4, optimizer: {name: SGD, arguments: {lr: 1}}}", "bound them by spec"),
+        (
+            "localSteps={steps: 4, outer: {blend: {}}, optimizer: {name: SGD, arguments: {lr: 1}}}",
+            "take an outer rule of differences",
+        ),
+    ],
+)
+def test_who_lets_others_join_hears_that_their_pushes_may_be_of_any_size(
+    strategy: str, remedy: str
+) -> None:
+    said = warning_of_joiners(a_job("spec.strategy={}", f"spec.strategy.{strategy}"))
+    assert said is not None
+    assert remedy in said
+
+    if remedy.startswith("bound"):
+        bounded = "spec.strategy.localSteps.maximumNorm=2.5"
+        job = a_job("spec.strategy={}", f"spec.strategy.{strategy}", bounded)
+        assert warning_of_joiners(job) is None
