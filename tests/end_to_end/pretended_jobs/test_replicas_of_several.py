@@ -1,5 +1,11 @@
 """What the operator makes of replicas of several processes, and what a person does to them."""
 
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
 from builders import cluster_jobs
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl
@@ -11,6 +17,27 @@ REPLICAS = {
 }
 
 SHARDS = {"shards": 3, "template": cluster_jobs.template(cluster_jobs.PRETEND_MEMBER)}
+
+
+GPU = "tests.disttrain.dev/gpu"
+"""A device that no node has unless a test says so."""
+SECONDS = timedelta(seconds=120)
+
+
+@pytest.fixture
+def give_gpus(shared_namespace: Kubectl) -> Iterator[Callable[[int], None]]:
+    """Lets one node have so many."""
+    node = shared_namespace.items("nodes")[0]["metadata"]["name"]
+    path = f"/status/capacity/{GPU.replace('/', '~1')}"
+
+    def patch(**change: str) -> None:
+        text = json.dumps([{"path": path, **change}])
+        shared_namespace.run(
+            "patch", f"node/{node}", "--subresource=status", "--type=json", "-p", text
+        )
+
+    yield lambda number: patch(op="add", value=str(number))
+    patch(op="remove")
 
 
 def start(job: PretendedTraining) -> None:
@@ -123,3 +150,19 @@ def test_a_set_of_somebody_else_is_left_alone(
     assert shared_namespace.get("statefulset", name)["spec"]["selector"]["matchLabels"] == labels
     shared_namespace.run("delete", f"statefulset/{name}")
     job.wait_until(lambda: job.status().get("readyReplicas") == 2, "then it begins")
+
+
+def test_each_process_has_a_gpu_of_its_own_and_who_lacks_one_is_told(
+    job: PretendedTraining, give_gpus: Callable[[int], None]
+) -> None:
+    give_gpus(3)
+    template = cluster_jobs.template(cluster_jobs.PRETEND_MEMBER)
+    template["spec"]["containers"][0]["resources"]["limits"] = {GPU: 1}
+    job.apply(replicas={"count": 2, "partitions": 2, "template": template})
+
+    job.wait_for_condition("CannotStart", SECONDS, f"Insufficient {GPU}")
+    placed = [pod for pod in job.pods("replica") if pod["spec"].get("nodeName")]
+    assert len(placed) == 3
+
+    give_gpus(4)
+    job.wait_until(lambda: job.status().get("readyReplicas") == 2, "both replicas are whole")
