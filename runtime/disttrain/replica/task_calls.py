@@ -239,6 +239,7 @@ class TaskCalls:
             sources = ""
             if isinstance(dataset, Sources):
                 dataset = SourcesReader(dataset, f"Task.dataset('{split}')")
+                dataset.check_beginnings()
                 sources = dataset.digest
             count = checks.check_dataset(dataset, split, batch_size=batch_size)
             self._examples[split] = Examples(dataset=dataset, count=count, sources=sources)
