@@ -160,6 +160,11 @@ class RunningJob(Watched):
         """The process that has this name now, e.g. "replica-0"."""
         return int(self._json("run.json")["processes"][name])
 
+    def pids(self) -> Sequence[int]:
+        """Of the newest incarnation of each process of the run, ended or not."""
+        processes: dict[str, int] = self._json("run.json")["processes"]
+        return list(processes.values())
+
     def signal(self, name: str, number: int) -> int:
         """Send a signal to a process; its pid."""
         pid = self.pid(name)

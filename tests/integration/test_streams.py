@@ -1,15 +1,19 @@
 """Data in sources that are read in order: every record is trained once per epoch, whoever dies."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
+import psutil
 import pytest
 from safetensors.torch import load_file
 
-from builders import batch_jobs
+from builders import batch_jobs, corpora, object_stores
 from builders.batch_jobs import BATCH_JOB
 from builders.runs import COUNTING, RunningJob
 from builders.warm_processes import WarmCommand
+from tasks.counting import SOURCES
 
 SAMPLES, EPOCHS = 1024, 2
 STREAMING = COUNTING.replace("counting:Counting", "counting:Streaming").replace(
@@ -27,12 +31,17 @@ LOCAL_STEPS = STREAMING.replace(
       optimizer: {name: SGD, arguments: {lr: 1.0}}
 """,
 )
+FROM_FILES = STREAMING.replace("counting:Streaming", "counting:CountingFiles")
 SLOW = "spec.task.arguments={step_seconds: 0.02}"
 
 
 def half_way(status: dict[str, Any]) -> bool:
     together = status.get("liveReplicas") == 2 and status.get("checkpoints", 0) >= 1
     return bool(together and status.get("samples", 0) >= SAMPLES // 2)
+
+
+def came_back(status: dict[str, Any]) -> bool:
+    return bool(status["liveReplicas"] == 2 and status["restarts"]["replica"] == 1)
 
 
 def assert_every_record_was_trained(job: RunningJob) -> None:
@@ -92,6 +101,64 @@ def test_sources_that_changed_before_a_resume_are_refused(tmp_path: Path) -> Non
         job.assert_promises_held()
 
 
+@pytest.mark.parametrize("format_", corpora.FORMATS)
+def test_records_of_files_are_trained_once_per_epoch(format_: str, tmp_path: Path) -> None:
+    place = tmp_path / "corpus"
+    corpora.write(place, format_, SOURCES)
+    arguments = f"spec.task.arguments={{format_: {format_}, place: {place}}}"
+    with RunningJob(tmp_path, [arguments], FROM_FILES) as job:
+        assert job.wait() == 0, job.printed()
+        assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS).all()
+        assert_every_record_was_trained(job)
+
+
+@pytest.fixture(name="bucket")
+def _bucket() -> Iterator[str]:
+    with object_stores.s3_server() as uri:
+        yield uri
+
+
+@pytest.mark.landing
+def test_no_record_of_a_bucket_is_left_out_when_a_replica_is_killed(
+    bucket: str, tmp_path: Path
+) -> None:
+    place = f"{bucket}/corpus"
+    filesystem, root = fsspec.url_to_fs(place)
+    filesystem.pipe({f"{root}/{name}": file for name, file in corpora.files("tar", SOURCES)})
+    gate = tmp_path / "gate"
+    arguments = f"spec.task.arguments={{format_: tar, place: '{place}', gate: '{gate}'}}"
+    with RunningJob(tmp_path, [arguments], FROM_FILES) as job:
+        job.wait_until(half_way)
+        job.kill("replica-0")
+        job.wait_until(came_back)
+        gate.touch()
+        assert job.wait() == 0, job.printed()
+        assert_every_record_was_trained(job)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("plain", "or a stream that extends disttrain.Sources, got a OneWay without __len__"),
+        ("sources", "OneWaySources.read(2, 1) of the source 'part-2' gave the samples from number"),
+    ],
+    ids=["plain", "sources"],
+)
+def test_a_stream_that_cannot_begin_in_its_midst_is_refused_before_a_step(
+    kind: str, said: str, tmp_path: Path
+) -> None:
+    """Nothing of it was trained that an audit could look at."""
+    manifest = STREAMING.replace("counting:Streaming", "counting:StreamingOneWay")
+    with RunningJob(tmp_path, [f"spec.task.arguments={{kind: {kind}}}"], manifest) as job:
+        assert job.wait() == 1, job.printed()
+        assert "spec.task.entrypoint: Task.dataset('train') " in job.printed()
+        assert said in job.printed()
+        summary = job.summary()
+        assert (summary["phase"], summary["reason"]) == ("Failed", "TaskError")
+        assert summary.get("samples", 0) == 0
+        assert not any(map(psutil.pid_exists, job.pids()))
+
+
 def test_local_steps_read_sources_too(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [], LOCAL_STEPS) as job:
         assert job.wait() == 0, job.printed()
@@ -106,7 +173,8 @@ def test_a_source_that_lost_records_ends_the_job_with_its_name(
     arguments = f"spec.task.arguments={{short: 4, workers: {workers}}}"
     with RunningJob(tmp_path, [arguments], STREAMING) as job:
         assert job.wait() != 0
-        assert "the source 'part-4' of NumberedSources ended after 511 " in job.printed()
+        assert "the source 'part-4' of NumberedSources, read from number " in job.printed()
+        assert " on, ended after 511 of the 512 samples that count() told" in job.printed()
         assert job.summary()["reason"] == "TaskError"
 
 

@@ -67,6 +67,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/task/test_sources.py",),
     ),
     Mutant(
+        name="sources that need not begin where a lease does",
+        file=f"{_R}/replica/task_calls.py",
+        old="                dataset.check_beginnings()\n",
+        new="",
+        tests=(f"{_UNIT}/replica/test_task_calls.py",),
+    ),
+    Mutant(
+        name="sources that need not end after their last sample",
+        file=f"{_R}/task/sources.py",
+        old="        if (found := len(self._some(source, last, 2))) != 1:\n",
+        new="        if not (found := len(self._some(source, last, 2))):\n",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
+        name="random samples that are refused when they are alike once",
+        file=f"{_R}/task/sources.py",
+        old="self._begins_anew(source, compared) and self._begins_anew(source, compared)",
+        new="self._begins_anew(source, compared)",
+        tests=(f"{_UNIT}/task/test_sources.py",),
+    ),
+    Mutant(
         name="a forked process that moves its parent's place in a file",
         file=f"{_R}/task/sources.py",
         old='if getattr(self._open, "place", None) != (os.getpid(), index):',

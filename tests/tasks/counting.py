@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import disttrain
 from disttrain import Batch, InputPipeline, Split
@@ -278,3 +278,56 @@ class Streaming(Counting):
 
     def input_pipeline(self) -> InputPipeline:
         return InputPipeline(workers=self._workers)
+
+
+class OneWay(IterableDataset[int]):
+    """A stream that begins at its beginning."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(64))
+
+
+class OneWaySources(NumberedSources):
+    """Begins each source at its beginning, wherever it is asked to."""
+
+    def read(self, source: int, first: int) -> Iterator[int]:
+        del first
+        return super().read(source, 0)
+
+
+class StreamingOneWay(Counting):
+    """Its data cannot be begun with in the middle."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(samples=64)
+        self._kind = kind
+
+    def dataset(self, split: Split) -> Dataset[int]:
+        if split == Split.TEST:
+            return Numbers(32)
+        return OneWay() if self._kind == "plain" else OneWaySources((0, 44, 20))
+
+
+FORMATS: dict[str, type[Any]] = {
+    "tar": disttrain.TarSamples,
+    "parquet": disttrain.ParquetRows,
+    "text": disttrain.TextLines,
+}
+
+
+class CountingFiles(Counting):
+    """Sample i is the number i, which its `place` has in files of a format."""
+
+    def __init__(self, format_: str, place: str, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._format, self._place = format_, place
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        del split
+        files: Dataset[Any] = FORMATS[self._format](self._place)
+        return files
+
+    def collate(self, samples: Sequence[Any]) -> Tensor:
+        # A line is the number itself.
+        numbers = (each if isinstance(each, bytes) else each["number"] for each in samples)
+        return torch.tensor([int(number) for number in numbers])

@@ -1,16 +1,20 @@
-"""Commands on manifests, which run nothing: `disttrain validate` and `schema`."""
+"""Commands on manifests, which start no job: `disttrain validate` and `schema`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from disttrain.cli import rate_picture
+from disttrain.cli import rate_picture, table
 from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.fields import schema_text
 from disttrain.job.finding import InvalidManifest, located_lines
+from disttrain.job.spec import DistTrainJob
 from disttrain.job.validation import Outcome
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import task_folder_of
+from disttrain.task.errors import TaskError
 
 Files = Annotated[
     list[Path],
@@ -20,12 +24,17 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the manifest; repeatable."),
 ]
+TriesTask = Annotated[
+    bool,
+    typer.Option("--task", help="Load the tasks and look at their data, too: their code runs."),
+]
 
 
-def validate(files: Files) -> None:
+def validate(files: Files, *, tries_task: TriesTask = False) -> None:
     """Check manifests and print everything that is wrong with them.
 
-    The manifest alone is looked at, not the task's code, which `disttrain run` loads.
+    The manifest alone is looked at. With --task the task's code is run as well, as each replica
+    does before it joins: its arguments and its data are checked, sources read in part.
 
     Prints `ok NAME` for each good job, and its learning rate over the run where that changes and
     the manifest alone tells how, else FILE:LINE: PATH: MESSAGE for each finding. A file may hold
@@ -34,31 +43,46 @@ def validate(files: Files) -> None:
 
     Example: disttrain validate job.yaml
 
+    Example: disttrain validate --task job.yaml
+
     Example: kubectl get dtj digits -o yaml | disttrain validate -
     """
-    results = [_check(file) for file in files]
+    results = [_check(file, tries_task=tries_task) for file in files]
     if not all(results):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _check(file: Path) -> bool:
+def _check(file: Path, *, tries_task: bool) -> bool:
     try:
         jobs = parsing.parse_jobs(manifest_file.read_text(file))
     except InvalidManifest as error:
         typer.echo(terminal_text.lines(str(error)))
         return False
-    for parsed in jobs:
-        _show(parsed, str(file))
-    return all(parsed.job is not None for parsed in jobs)
+    results = [_is_good(parsed, file, tries_task=tries_task) for parsed in jobs]
+    return all(results)
 
 
-def _show(parsed: Outcome, source: str) -> None:
-    for line in located_lines(parsed.findings, source):
+def _is_good(parsed: Outcome, file: Path, *, tries_task: bool) -> bool:
+    for line in located_lines(parsed.findings, str(file)):
         typer.echo(line)
-    if parsed.job is not None:
-        typer.echo(f"ok {parsed.job.metadata.name}")
-        if (picture := rate_picture.line(parsed.job.spec)) is not None:
-            typer.echo(f"   {picture}")
+    if parsed.job is None:
+        return False
+    if tries_task and (wrong := _wrong_with_task(parsed.job, file)):
+        typer.echo(terminal_text.lines(f"{file}: {wrong}"))
+        return False
+    typer.echo(f"ok {parsed.job.metadata.name}")
+    if (picture := rate_picture.line(parsed.job.spec)) is not None:
+        typer.echo(f"   {picture}")
+    return True
+
+
+def _wrong_with_task(job: DistTrainJob, file: Path) -> str:
+    check: Callable[[DistTrainJob, Path], None] = table.later("check a task's data")
+    try:
+        check(job, task_folder_of(file))
+    except TaskError as error:
+        return str(error)
+    return ""
 
 
 def schema() -> None:

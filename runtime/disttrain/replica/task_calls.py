@@ -239,6 +239,7 @@ class TaskCalls:
             sources = ""
             if isinstance(dataset, Sources):
                 dataset = SourcesReader(dataset, f"Task.dataset('{split}')")
+                dataset.check_beginnings()
                 sources = dataset.digest
             count = checks.check_dataset(dataset, split, batch_size=batch_size)
             self._examples[split] = Examples(dataset=dataset, count=count, sources=sources)
@@ -382,3 +383,10 @@ def load(job: DistTrainJob, folder: Path) -> TaskCalls:
     task = loading.load_task(reference.entrypoint, reference.arguments, folder)
     spec = job.spec
     return TaskCalls(task, defaults.precision(spec), autocasts=defaults.autocasts(spec))
+
+
+def check_data(job: DistTrainJob, folder: Path) -> None:
+    """Load the task of a manifest and look at its data, as replicas do. Raises TaskError."""
+    task = load(job, folder)
+    for split in Split:
+        task.examples(split, job.spec.batch_size or 1)

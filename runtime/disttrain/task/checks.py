@@ -149,8 +149,8 @@ def check_dataset(dataset: Any, split: Split, *, batch_size: int) -> int:
     if missing or isinstance(dataset, IterableDataset):
         lack = f" without {' and '.join(missing)}" if missing else ""
         message = (
-            f"{what} must return a map-style data set with __len__ and __getitem__, or a stream "
-            f"that extends disttrain.Sources, got {_kind(dataset)}{lack}"
+            f"spec.task.entrypoint: {what} must return a map-style data set with __len__ and "
+            f"__getitem__, or a stream that extends disttrain.Sources, got {_kind(dataset)}{lack}"
         )
         raise DatasetError(message)
     with user_code.running(f"len({what})"):

@@ -13,13 +13,17 @@ import threading
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
 from disttrain.task import user_code
 from disttrain.task.errors import DatasetError
+from disttrain.task.same_samples import are_the_same
+
+_COMPARED = 8
+"""Samples, by which a source is known to begin at its beginning: fewer may be alike by chance."""
 
 
 class Sources(IterableDataset[Any]):
@@ -40,7 +44,8 @@ class Sources(IterableDataset[Any]):
     def read(self, source: int, first: int) -> Iterator[Any]:
         """Return the samples of a source in order, from number `first` on, until its end.
 
-        Several may be under way at once, each on another thread or in another process.
+        Whoever goes on where another has died begins in the midst. Several may be under way at
+        once, each on another thread or in another process.
         """
 
     def __iter__(self) -> Iterator[Any]:
@@ -58,6 +63,7 @@ class SourcesReader(Dataset[Any]):
     def __init__(self, sources: Sources, what: str) -> None:
         """Count all samples; `what` returned the sources. Raises TaskError."""
         self._sources = sources
+        self._what = what
         self._kind = type(sources).__name__
         self._names = _checked_names(sources, what)
         counts = [self._counted(source) for source in range(len(self._names))]
@@ -68,6 +74,51 @@ class SourcesReader(Dataset[Any]):
         told = json.dumps([self._names, counts]).encode()
         self.digest = hashlib.blake2b(told, digest_size=16).hexdigest()
         """Of names and numbers of samples: replicas with the same one have the same portions."""
+
+    def check_beginnings(self) -> None:
+        """Refuse a `read` that does not begin where it is told to. Raises TaskError.
+
+        A few samples of one source are read: without them the wrong ones would be trained,
+        silently. Of several the shortest one is taken, since its end may cost all that is before.
+        """
+        counts = [end - begin for begin, end in pairwise([0, *self._ends])]
+        long = [count for count in counts if count > _COMPARED] or [max(counts)]
+        source = counts.index(min(long))
+        if counts[source] > 1:
+            self._check_second(source, min(_COMPARED, counts[source] - 1))
+            self._check_last(source, counts[source] - 1)
+
+    def _check_second(self, source: int, compared: int) -> None:
+        """Samples that draw random numbers are others each time: they show nothing, refuse nothing.
+
+        So do those whose content is not known, and those that are all alike.
+        """
+        if self._begins_anew(source, compared) and self._begins_anew(source, compared):
+            self._refuse(f"{self._call('read', source, ', 1')} gave the samples from number 0 on")
+
+    def _begins_anew(self, source: int, compared: int) -> bool:
+        whole = self._some(source, 0, compared + 1)
+        second = self._some(source, 1, compared)
+        return are_the_same(second, whole[:-1]) and not are_the_same(second, whole[1:])
+
+    def _check_last(self, source: int, last: int) -> None:
+        """Whatever the samples are, after the last one there is none."""
+        if (found := len(self._some(source, last, 2))) != 1:
+            call = self._call("read", source, f", {last}")
+            gave = "more" if found else "none"
+            self._refuse(f"{call} gave {gave}, where of {last + 1} samples one is left")
+
+    def _some(self, source: int, first: int, most: int) -> list[Any]:
+        with user_code.running(lambda: self._call("read", source, f", {first}")):
+            return list(islice(self._sources.read(source, first), most))
+
+    def _refuse(self, seen: str) -> None:
+        message = (
+            f"spec.task.entrypoint: {self._what} cannot go on in the midst of a source: {seen}; "
+            "read() has to begin with number `first`, and count() to tell how many there are from "
+            "0 on: skip those before, for example by itertools.islice(samples, first, None)"
+        )
+        raise DatasetError(message)
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -97,7 +148,7 @@ class SourcesReader(Dataset[Any]):
             found.extend(islice(samples, count))
             goes_on = is_last and next(samples, self) is not self
         if len(found) < count:
-            self._changed(source, f"ended after {number + len(found)}")
+            self._changed(source, f"ended after {number + len(found)} of")
         if goes_on:
             self._changed(source, "goes on after")
         self._open.place = None if is_last else (os.getpid(), index + count)
@@ -107,6 +158,7 @@ class SourcesReader(Dataset[Any]):
         # A forked process has its parent's iterator, and with it the place in an open file.
         if getattr(self._open, "place", None) != (os.getpid(), index):
             self._open.samples = iter(self._sources.read(source, number))
+            self._open.first = number
         # If this read fails, nobody may go on from where it stopped.
         self._open.place = None
         samples: Iterator[Any] = self._open.samples
@@ -124,10 +176,14 @@ class SourcesReader(Dataset[Any]):
 
     def _changed(self, source: int, how: str) -> None:
         counted = self._ends[source] - (self._ends[source - 1] if source else 0)
+        # Who begins elsewhere than told looks like a source with another end.
+        first = self._open.first
+        read = f", read from number {first} on," if first else ""
+        other = f"let read() begin with number {first}; if it does, " if first else ""
         message = (
-            f"the source '{self._names[source]}' of {self._kind} {how} the {counted} samples that "
-            "count() told; sources must not change while a job uses them: begin a new run with "
-            "the data as it is now"
+            f"the source '{self._names[source]}' of {self._kind}{read} {how} the {counted} samples "
+            f"that count() told; {other}sources must not change while a job uses them: begin a new "
+            "run with the data as it is now"
         )
         raise DatasetError(message)
 

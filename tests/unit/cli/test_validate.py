@@ -1,12 +1,15 @@
 """`disttrain validate`: lines and exit codes."""
 
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from builders.jobs import BATCH, SMALL
+from builders.runs import TASKS
 from disttrain.cli.app import app
 from disttrain.cli.main import main
 
@@ -51,6 +54,30 @@ def test_a_manifest_cannot_steer_the_terminal(
     printed = "".join(capsys.readouterr())
     assert "metadata.name: " in printed
     assert all(line.isprintable() for line in printed.splitlines())
+
+
+@pytest.fixture
+def streaming(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A manifest, whose task lies beside it."""
+    shutil.copy(TASKS / "counting.py", folder)
+    manifest = SMALL.replace(
+        "digits:Digits", "counting:StreamingOneWay, arguments: {kind: sources}"
+    )
+    (folder / "job.yaml").write_text(manifest)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    yield "job.yaml"
+    sys.modules.pop("counting", None)
+
+
+def test_a_task_is_tried_when_asked_for(folder: Path, streaming: str) -> None:
+    assert validated(streaming) == (0, ["ok digits"])
+    code, (line,) = validated("--task", streaming)
+    assert code == 2
+    assert line.startswith("job.yaml: spec.task.entrypoint: Task.dataset('train') cannot go on ")
+
+    manifest = folder / streaming
+    manifest.write_text(manifest.read_text().replace("OneWay, arguments: {kind: sources}", ""))
+    assert validated("--task", streaming) == (0, ["ok digits"])
 
 
 def test_a_warning_is_shown_and_the_manifest_is_good(folder: Path) -> None:

@@ -116,7 +116,7 @@ class Boundless:
     [
         (None, "got None without __len__ and __getitem__"),
         ({1, 2}, "got a set without __getitem__"),
-        (Endless(), r"map-style data set .* that extends disttrain\.Sources, got a Endless"),
+        (Endless(), r"^spec\.task\.entrypoint: .* that extends disttrain\.Sources, got a Endless"),
         ([], r"^Task\.dataset\('train'\) is empty; check the paths among spec\.task\.arguments$"),
         (Boundless(), rf"has {2**62} samples, and a replica holds the order of at most {2**33};"),
         ([1] * 31, r"^spec\.batchSize: must be at most .* samples, 31, got 32$"),

@@ -1,7 +1,8 @@
 """Sources as a data set with numbers: neighbours cost one opening, and changes are noticed."""
 
 import os
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_a_forked_process_does_not_move_its_parents_place(tmp_path: Any) -> None
 
 @pytest.mark.parametrize(
     ("kept", "how"),
-    [((5, 3), "'part-1' .* ended after 3 the 4 samples"), ((6, 4), "'part-0' .* goes on after")],
+    [((5, 3), "'part-1' .* ended after 3 of the 4 samples"), ((6, 4), "'part-0' .* goes on after")],
 )
 def test_a_source_that_changed_is_named(kept: Sequence[int], how: str) -> None:
     reader = a_reader(NumberedSources((5, 4), kept))
@@ -105,6 +106,82 @@ def test_what_a_source_raises_is_told_with_its_place_and_may_be_tried_again() ->
         reader.__getitems__([7, 8])
     sources.is_torn = False
     assert reader.__getitems__([7, 8]) == [7, 8]
+
+
+class Read(NumberedSources):
+    """One source of `count` samples, which `how` reads from a number on."""
+
+    def __init__(self, count: int, how: Callable[[int], Iterable[Any]]) -> None:
+        super().__init__((count,))
+        self.how = how
+
+    def read(self, source: int, first: int) -> Any:
+        del source
+        return self.how(first)
+
+
+@pytest.mark.parametrize(
+    ("sources", "seen"),
+    [
+        (Read(10, lambda _: range(10)), r"Read\.read\(0, 1\) .* gave the samples from number 0 on"),
+        (Read(10, lambda first: range(10 - first)), r"gave the samples from number 0 on"),
+        (Read(2, lambda first: range(2 - first)), r"gave the samples from number 0 on"),
+        (Read(10, lambda first: range(first // 9 * 9, 10)), "gave the samples from number 0 on"),
+        (Read(10, lambda first: range(first + 1, 10)), r"read\(0, 9\) .* gave none"),
+        (Read(10, lambda first: range(max(0, first - 1), 10)), "from number 0 on"),
+        (Read(10, lambda _: (random.random() for _ in range(10))), r"read\(0, 9\) .* gave more"),
+        (Read(10, lambda _: [7] * 10), r"read\(0, 9\) .* gave more"),
+        (Read(9, lambda first: range(first, 12)), r"read\(0, 8\) .* gave more"),
+    ],
+)
+def test_sources_that_cannot_begin_in_their_midst_are_refused(sources: Sources, seen: str) -> None:
+    whole = rf"^spec\.task\.entrypoint: Task\.dataset\('train'\) cannot go on .*{seen}.* islice"
+    with pytest.raises(DatasetError, match=whole.replace(" islice", r"itertools\.islice\(")):
+        a_reader(sources).check_beginnings()
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        NumberedSources((0, 3, 0, 400, 20)),
+        NumberedSources((0, 1, 1)),
+        NumberedSources((2,)),
+        Read(20, lambda first: (random.random() for _ in range(first, 20))),
+        Read(20, lambda first: ((n, object()) for n in range(first, 20))),
+        Read(20, lambda first: [b""] * (20 - first)),
+    ],
+    ids=["numbers", "one sample each", "two samples", "random", "objects", "all alike"],
+)
+def test_sources_that_begin_where_they_are_told_are_taken(sources: Sources) -> None:
+    a_reader(sources).check_beginnings()
+
+
+def test_samples_that_are_alike_by_chance_are_taken() -> None:
+    """As if the sources began again; read once more, they draw other ones."""
+    drawn = iter([range(9), range(8), *(range(n, n + 9) for n in (50, 70)), [0]])
+    a_reader(Read(9, lambda _: next(drawn))).check_beginnings()
+
+
+def test_few_samples_of_the_shortest_source_that_tells_enough_are_read() -> None:
+    read: list[tuple[int, int]] = []
+
+    class Noted(NumberedSources):
+        def read(self, source: int, first: int) -> Iterator[int]:
+            for sample in super().read(source, first):
+                read.append((source, sample))
+                yield sample
+
+    a_reader(Noted((5, 10**6, 30))).check_beginnings()
+    assert {source for source, _ in read} == {2}
+    assert len(read) == 9 + 8 + 1
+
+
+def test_a_source_that_began_elsewhere_is_not_said_to_have_changed() -> None:
+    reader = a_reader(Read(10, lambda _: range(10)))
+    assert reader.__getitems__([4, 5, 6]) == [0, 1, 2]
+    said = "read from number 4 on, goes on after the 10 samples .* let read.. begin with number 4"
+    with pytest.raises(DatasetError, match=said):
+        reader.__getitems__([7, 8, 9])
 
 
 class Named(NumberedSources):
