@@ -8,6 +8,13 @@ _MOVES = ("tests/unit/state/test_moves.py",)
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a new job that starts before anybody looks whether its model can be divided",
+        file=f"{_R}/cli/run.py",
+        old="    _require_divisible(job, task_folder)\n",
+        new="",
+        tests=("tests/integration/test_divided_jobs.py::test_what_cannot_be_divided_is_refused",),
+    ),
+    Mutant(
         name="values that have come to one partition, and that it takes over alone",
         file=f"{_R}/replica/client_threads.py",
         old="        if not self.agreement.all(result is not None):\n",

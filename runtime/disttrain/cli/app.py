@@ -21,6 +21,7 @@ from disttrain.job.finding import InvalidManifest
 from disttrain.launch.errors import (
     CheckpointsUnusable,
     NotARunFolder,
+    NotDivisible,
     NothingToResume,
     NotJoinable,
     NotRemoved,
@@ -91,6 +92,7 @@ _REFUSED = (
     OutputFolderInUse,
     OutputFolderUnusable,
     CheckpointsUnusable,
+    NotDivisible,
     ManifestChanged,
     NotSimulated,
     NotJoinable,

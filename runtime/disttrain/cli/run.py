@@ -77,7 +77,8 @@ def run(
 
     DIR gets summary.json, metrics.jsonl, model.safetensors, checkpoints/ and one log per process.
     Ctrl-C writes a checkpoint and stops; a second one kills. Exits with 0 when the job is complete,
-    1 when it failed, 2 for a bad manifest or a DIR that is not empty, 130 when it was interrupted.
+    1 when it failed, 2 for a bad manifest, a DIR that is not empty or a model that cannot be
+    divided among partitions as asked, 130 when it was interrupted.
 
     Example: disttrain run job.yaml --output runs/first --set spec.replicas.count=4
     """
@@ -101,6 +102,7 @@ def train(
     job: DistTrainJob, output: Path | None, task_folder: Path, joinable_at: str | None = None
 ) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
+    _require_divisible(job, task_folder)
     office = None
     if joinable_at is not None:
         office = _office(*reach.parse_own("--joinable-at", joinable_at), task_folder)
@@ -108,6 +110,13 @@ def train(
     if output is not None:
         return _watched(lambda: runs.new(job, output, task_folder, opening), office)
     return _watched(lambda: _new_by_default(job, task_folder, opening), office)
+
+
+def _require_divisible(job: DistTrainJob, task_folder: Path) -> None:
+    """Raises NotDivisible. Only a job with partitions runs any of its task for this."""
+    if job.spec.replicas.partitions > 1:
+        require: Callable[[DistTrainJob, Path], None] = table.later("require a divisible model")
+        require(job, task_folder)
 
 
 def _office(host: str, port: int, task_folder: Path) -> Office:
@@ -162,6 +171,7 @@ def go_on(
         for warning in accepted.warnings if assignments else ():
             typer.echo(warning, err=True)
         check(folder, job)
+        _require_divisible(job, record.task_folder)
         opening = _opening(office)
         run = runs.resumed(job, folder, _newest_checkpoint, opening, is_changed=bool(assignments))
         if assignments:

@@ -138,10 +138,12 @@ LATER = {
     "open a cluster": "cluster.kubernetes_api:open_api",
     "open a link": "launcher.coordinator_link:open_link",
     "join a run": "launcher.joining:apply",
+    "require a divisible model": "cli.divisible:require",
     "say what is wrong": "job.validation:first_message",
     "stay in a run": "launcher.joining:stay",
     "take joiners in": "launcher.enrolment:Office",
     "use of resources": "cluster.usage:measure",
+    "why a model cannot be divided": "replica.division:refusal",
 }
 """Module and object below `disttrain` of what only some commands need, or need late."""
 

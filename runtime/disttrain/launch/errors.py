@@ -5,6 +5,7 @@ FinalError
   OutputFolderInUse      the output folder holds another run
   OutputFolderUnusable   the output folder cannot be made or written into
   CheckpointsUnusable    the folder that the manifest names for checkpoints takes no files
+  NotDivisible           a model cannot be divided among partitions as the job asks
   NotARunFolder          `resume` or `status` of a folder without a run
   NothingToResume        `resume` of a run that ended before its first checkpoint
   NotJoinable            a run that nobody can join from another machine
@@ -30,6 +31,10 @@ class OutputFolderUnusable(FinalError):
 
 class CheckpointsUnusable(FinalError):
     """The folder that `spec.checkpoint.uri` names cannot be made, or takes no files."""
+
+
+class NotDivisible(FinalError):
+    """A job's model cannot be divided as it asks; the message names the layer."""
 
 
 class NotARunFolder(FinalError):

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from disttrain.errors import Interruption
 from disttrain.job.roles import Replicas
-from disttrain.job.spec import FrozenParameters, Spec
+from disttrain.job.spec import DistTrainJob, FrozenParameters, Spec
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
@@ -19,13 +20,13 @@ from disttrain.parallel.partitioned import CannotPartition, Partitioned, PartOfM
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid, square_grid
-from disttrain.replica import model_tensors
+from disttrain.replica import model_tensors, task_calls
 from disttrain.replica.model_tensors import OwnPart
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.task import checks
-from disttrain.task.errors import LossError, ModelError
+from disttrain.task.errors import LossError, ModelError, TaskError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.task import Split
 
@@ -133,6 +134,26 @@ def _part(
     except CannotPartition as error:
         message = f"spec.replicas.partitions: {replicas.partitions}: {error}"
         raise ModelError(message) from error
+
+
+def refusal(job: DistTrainJob, task_folder: Path) -> str:
+    """Why a job's model cannot be divided as it asks, as far as this is known without its values.
+
+    Empty where it can be, where its constructor needs values, and where something else is wrong.
+    """
+    spec = job.spec
+    try:
+        task = task_calls.load(job, task_folder)
+        model = task.model_without_values(spec.seed)
+        if model is not None:
+            sample = common_sample_shape(task, model)
+            Division(model, spec.replicas, sample, torch.device("cpu")).planned(0)
+    except (ModelError, LossError) as error:
+        return str(error)
+    except TaskError:
+        # The replicas know better: it may be that they alone have what the task needs.
+        return ""
+    return ""
 
 
 class _Seen(Interruption):

@@ -211,18 +211,30 @@ class TaskCalls:
         So nobody holds all of them. None: the model has its values, since its constructor takes
         some that torch does not draw. Raises TaskError.
         """
-        seed_model(seed)
         try:
-            recorded = self._recorded()
+            recorded = self._recorded(seed)
         except (UserCodeError, CannotPartition) as error:
             why = error.__cause__ or error
             LOG.info("each process makes the whole model for its initial values", reason=why)
             return self.model(seed), None
-        checked = checks.check_model(recorded.model, has_values=False).train()
-        model = checked.double() if self._is_double else checked
-        return model, partial(recorded.initialise, seed=seed)
+        return self._without_values(recorded), partial(recorded.initialise, seed=seed)
 
-    def _recorded(self) -> RecordedModel:
+    def model_without_values(self, seed: int) -> nn.Module | None:
+        """The same model, which nobody makes whole. None: it can only be made with its values.
+
+        Raises TaskError.
+        """
+        try:
+            return self._without_values(self._recorded(seed))
+        except (UserCodeError, CannotPartition):
+            return None
+
+    def _without_values(self, recorded: RecordedModel) -> nn.Module:
+        checked = checks.check_model(recorded.model, has_values=False).train()
+        return checked.double() if self._is_double else checked
+
+    def _recorded(self, seed: int) -> RecordedModel:
+        seed_model(seed)
         with user_code.running(f"{self._name}.model()"):
             recorded = RecordedModel(self._task.model)
         kept = [name for name, value in vars(self._task).items() if lacks_values(value)]

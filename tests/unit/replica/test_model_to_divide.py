@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from disttrain.job.roles import Replicas
 from disttrain.job.strategy_kind import Precision
+from disttrain.parallel.initial_values import lacks_values
 from disttrain.replica.division import Division, Nobody
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, UserCodeError
@@ -116,6 +117,21 @@ def test_whose_constructor_takes_other_values_is_made_whole(
     assert record.message == "each process makes the whole model for its initial values"
     assert re.search(said, str(record.__dict__["disttrain_fields"]["reason"]))
     assert not any(isinstance(each, Tensor) and each.is_meta for each in vars(given).values())
+
+
+@pytest.mark.parametrize("make", [a_model, of_numpy, seeded, keeping, with_a_tensor])
+def test_nobody_makes_all_values_only_to_look_at_a_model(make: Callable[[Any], nn.Module]) -> None:
+    made = []
+
+    def noted(task: Any) -> nn.Module:
+        made.append(make(task))
+        return made[-1]
+
+    found = TaskCalls(Given(noted)).model_without_values(SEED)
+
+    assert (found is not None) is (make is a_model)
+    assert len(made) <= 1
+    assert all(lacks_values(parameter) for each in made for parameter in each.parameters())
 
 
 def test_parameters_over_the_same_memory_are_refused_as_in_one_process() -> None:
