@@ -1,6 +1,7 @@
 """An ordinary model, divided over a grid of partitions."""
 
 import difflib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -88,6 +89,7 @@ def partition(  # noqa: PLR0913  What a part depends on.
         )
         raise CannotPartition(message)
     _refuse_sharing(model)
+    _refuse_several_devices(model)
     shape = _shape_of(sample)
     made = _Partitioning(grid, peers, dict(overrides or {}), seed)
     made.check_overrides(model)
@@ -119,6 +121,18 @@ def _refuse_sharing(model: nn.Module) -> None:
             if owner != name:
                 message = f"{name}: it is the same {kind} as {owner}, which cannot be divided twice"
                 raise CannotPartition(message)
+
+
+def _refuse_several_devices(model: nn.Module) -> None:
+    """A part computes on one: a layer elsewhere would fail only when it is called."""
+    values = [*model.named_parameters(), *model.named_buffers()]
+    for (before, one), (name, value) in itertools.pairwise(values):
+        if value.device != one.device:
+            message = (
+                f"{name}: it is on {value.device}, and {before} on {one.device}; move the whole "
+                "model to one device, by model.to(...)"
+            )
+            raise CannotPartition(message)
 
 
 def _shape_of(sample: Sequence[int]) -> Shape:

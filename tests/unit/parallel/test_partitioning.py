@@ -448,6 +448,20 @@ REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
         "1.running_mean: it is the same buffer as 0.running_mean",
     ),
     (
+        "a layer on another device",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv2d(2, 2, 1, device="meta")),
+        Grid(1, 1),
+        {},
+        "1.weight: it is on meta, and 0.bias on cpu; move the whole model to one device",
+    ),
+    (
+        "statistics on another device",
+        nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2, affine=False, device="meta")),
+        Grid(1, 1),
+        {},
+        "1.running_mean: it is on meta, and 0.bias on cpu",
+    ),
+    (
         "a whole layer that does not fit",
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv1d(9, 2, 1)),
         Grid(1, 1),
