@@ -19,6 +19,7 @@ from torch import Tensor, distributed
 
 from disttrain.groups.errors import GroupLost, NotConnected
 from disttrain.groups.meeting import Rendezvous
+from disttrain.groups.staging import Staging, staging
 from disttrain.groups.steps import Collective
 from disttrain.parallel.communicator import Communicator, Exchange
 
@@ -155,7 +156,7 @@ def _through_host(tensor: Tensor, run: Callable[[Tensor], None]) -> None:
 
 
 class GlooCommunicator(Communicator):
-    """The partitions of a replica, over sockets; what is on a GPU goes through pinned memory."""
+    """The partitions of a replica, over sockets; `staging` says from which memory."""
 
     def __init__(
         self, group: Any, rank: int, size: int, check: Callable[[], None] = lambda: None
@@ -248,16 +249,15 @@ class _UnderWay(Exchange):
 
 
 def _staged(tensor: Tensor) -> Tensor:
-    if not tensor.is_cuda:
-        return tensor
     room = _room(tensor)
-    room.copy_(tensor)
-    return room
+    return tensor if room is tensor else room.copy_(tensor)
 
 
 def _room(tensor: Tensor) -> Tensor:
-    """Memory of the host for as much."""
-    return torch.empty_like(tensor, device="cpu", pin_memory=True) if tensor.is_cuda else tensor
+    """What gloo sends from or receives into: the tensor itself, or as much memory of the host."""
+    if staging(tensor.device) is Staging.NONE:
+        return tensor
+    return torch.empty_like(tensor, device="cpu", pin_memory=True)
 
 
 def communicator(store: Any, rank: int, size: int, address: str) -> GlooCommunicator:
