@@ -48,7 +48,7 @@ Bandwidth = Annotated[
     str, typer.Option(metavar="RATE", help="Each way of a machine: 10Gb (bits) or 125MB (bytes).")
 ]
 Latency = Annotated[
-    float, typer.Option(min=0.0, max=1e3, metavar="SECONDS", help="Of every message.")
+    str, typer.Option(metavar="TIME", help="Of every message: 50us, 0.05ms, or seconds.")
 ]
 Flops = Annotated[
     float | None,
@@ -78,7 +78,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     job: Job,
     partitions: Partitions = "1,2,4,8",
     bandwidth: Bandwidth = "10Gb",
-    latency: Latency = 0.00005,
+    latency: Latency = "50us",
     flops: Flops = None,
     jitter: Jitter = 0.0,
     plot: Plot = None,
@@ -92,9 +92,9 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     Nothing is trained: the divided model runs without values, and what its layers compute and send
     is counted. Seconds are of a step: forward and backward of one batch, by the machine that the
     options describe, and what a job's partitions exchange with shards and each other for it.
-    Operations, parameters, activations and memory are those of the partition with the most. Only an
-    nn.Sequential can be divided. Layers lie as spec.replicas.partitioning, wholeOn and
-    microBatches say; one partition has all of them. Of ranks (spec.replicas.ranks) it says what
+    Operations, parameters, activations, memory and what is sent are those of the partition with the
+    most. Only an nn.Sequential can be divided. Layers lie as spec.replicas.partitioning, wholeOn
+    and microBatches say; one partition has all of them. Of ranks (spec.replicas.ranks) it says what
     each has, and not how long a step takes.
 
     Exits with 0, with 1 if the task fails, or with 2 for a bad manifest or option.
@@ -106,7 +106,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     Example: disttrain plan job.yaml --partitions 1,4,16,64 --inference --plot gains.svg
     """
     asked = grids.planned(partitions)
-    machine_speed = machines.bandwidth(bandwidth)
+    machine_speed, latency_seconds = machines.bandwidth(bandwidth), machines.latency(latency)
     if plot is not None and plot.suffix != ".svg":
         message = f"--plot: {plot.name[:40]!r} does not end with .svg, the only kind that is drawn"
         raise WrongMachines(message)
@@ -117,7 +117,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
     machine = Machine(
         flops_per_second=flops or step_time.measured_flops(),
         bytes_per_second=machine_speed,
-        latency_seconds=latency,
+        latency_seconds=latency_seconds,
         jitter=jitter,
     )
     purpose = Purpose.INFERENCE if inference else Purpose.TRAINING
@@ -202,8 +202,8 @@ def _document(
         {
             **asdict(step),
             **asdict(step.largest),
-            "nbytes": step.nbytes,
-            "messages": step.messages,
+            "nbytes_of_all": step.nbytes,
+            "messages_of_all": step.messages,
             "speed_up": plan_text.gain(planned[0], step),
         }
         for step in planned

@@ -1,12 +1,13 @@
 """What `disttrain plan` tells of what a job moves beside the messages of its layers."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from disttrain.cli.plan_text import SHARDS, SHARED, byte_size, said
+from disttrain.cli.plan_text import MOST_LISTED, SHARDS, SHARED, byte_size, said
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.strategy_kind import Exchanges
@@ -81,11 +82,31 @@ def _of_shards(grid: Grid, partitions: Sequence[OfPartition]) -> Iterator[str]:
     most = max(partitions, key=lambda each: sum(each.pushed))
     fewest, count = min(own), max(own)
     told = f"{count}" if fewest == count else f"{fewest} or {count}"
-    yield f"{'a replica' if grid.size == 1 else 'each partition'} pushes to {told} of the shards"
+    who = "a replica" if grid.size == 1 else "each partition"
+    yield f"{who} pushes to {told} of the shards: {_named(partitions)}"
     at_most = "" if grid.size == 1 else "at most "
     for name, nbytes in (("a push is", most.pushed), ("a fetch", most.fetched)):
         largest = byte_size(max(nbytes, default=0))
         yield f"{name} {at_most}{byte_size(sum(nbytes))}, at one shard {largest}"
+
+
+def _named(partitions: Sequence[OfPartition]) -> str:
+    """Which shards each of the partitions has."""
+    found = [_numbers(each.shards) for each in partitions]
+    if len(found) == 1:
+        return found[0]
+    listed = [f"partition {rank} to {each}" for rank, each in enumerate(found[:MOST_LISTED])]
+    return ", ".join([*listed, "the others: --json"] if len(found) > MOST_LISTED else listed)
+
+
+def _numbers(shards: Sequence[int]) -> str:
+    """Of 0, 1, 2 and 5: "0-2 and 5". In order; none that is there twice."""
+    runs = [
+        [shard for _, shard in run]
+        for _, run in itertools.groupby(enumerate(shards), lambda each: each[1] - each[0])
+    ]
+    told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return " and ".join(told) or "none"
 
 
 def _of_shared(grid: Grid, replica: OfReplica) -> Iterator[str]:

@@ -9,7 +9,7 @@ SHARED, SHARDS = "shared values", "pushes and fetches"
 _WORTH = 0.95
 """More partitions are worth it as long as they take at most this of the time."""
 _BAR = 24
-_MOST_LISTED = 8
+MOST_LISTED = 8
 """Partitions whose figures are told one by one."""
 _TITLES = (
     "partitions",
@@ -105,7 +105,7 @@ def _table(planned: Sequence[PlannedStep]) -> Iterator[str]:
 
 def of_each(step: PlannedStep) -> Iterator[str]:
     """What each partition does, where there are few of them."""
-    for rank, cost in enumerate(step.costs if 1 < step.partitions <= _MOST_LISTED else ()):
+    for rank, cost in enumerate(step.costs if 1 < step.partitions <= MOST_LISTED else ()):
         yield (
             f"{said(step.grid)}, partition {rank}: {cost.flops / 1e9:.3g} GFLOP, "
             f"{cost.parameters:,} parameters, activations {byte_size(cost.activation_bytes)}, "
@@ -128,8 +128,8 @@ def _cells(step: PlannedStep, gained: float) -> Iterator[str]:
     yield f"{largest.parameters:,}"
     yield byte_size(largest.activation_bytes)
     yield byte_size(largest.memory_bytes)
-    yield byte_size(step.nbytes)
-    yield f"{step.messages:,}"
+    yield byte_size(largest.nbytes)
+    yield f"{largest.messages:,}"
 
 
 def gain(first: PlannedStep, step: PlannedStep) -> float:

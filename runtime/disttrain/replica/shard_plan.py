@@ -23,6 +23,8 @@ from disttrain.transport.header import ElementType
 class OfPartition:
     """Bytes of trained parameters by shard. A partition has one connection to each of its own."""
 
+    shards: tuple[int, ...]
+    """Its own, in the order of the bytes."""
     pushed: tuple[int, ...]
     """With what a rule wants beside a gradient."""
     fetched: tuple[int, ...]
@@ -99,6 +101,7 @@ def _of_partition(table: Placement, rank: int, formats: Formats, beside: int) ->
         ElementType[each.name] for each in (formats.pushed, formats.fetched, formats.held)
     )
     return OfPartition(
+        shards=tuple(own),
         pushed=tuple(
             _nbytes(table, shard, pushed) + beside * _nbytes(table, shard, held) for shard in own
         ),

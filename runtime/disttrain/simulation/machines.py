@@ -1,5 +1,6 @@
 """What a simulation knows of machines and of the network between them. Pure."""
 
+import math
 import random
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,9 @@ SHARD_BYTES_PER_SECOND = 1.4e9
 
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 _BANDWIDTH = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([kMG])(b|B)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_LATENCY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,12})?(?:e-?[0-9]{1,2})?)(us|ms|s)?")
+_MOST_LATENCY_SECONDS = 1e3
 _STRAGGLER = re.compile(r"([0-9]{1,6})=([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 
 
@@ -68,6 +72,19 @@ def bandwidth(text: str) -> float:
         )
         raise WrongMachines(message)
     return float(found[1]) * _UNITS[found[2]] / (8 if found[3] == "b" else 1)
+
+
+def latency(text: str) -> float:
+    """Seconds of "50us", "0.05ms", "1s" or plain seconds. Raises WrongMachines."""
+    found = _LATENCY.fullmatch(text)
+    seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else math.inf
+    if seconds > _MOST_LATENCY_SECONDS:
+        message = (
+            f"--latency: {text[:40]!r} is no time of at most {_MOST_LATENCY_SECONDS:g} s; write "
+            "50us, 0.05ms or 0.00005 for seconds"
+        )
+        raise WrongMachines(message)
+    return seconds
 
 
 def stragglers(texts: Iterable[str], replicas: int) -> dict[int, float]:

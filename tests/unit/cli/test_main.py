@@ -91,7 +91,7 @@ def test_a_usage_writes_arguments_as_they_are_typed(command: str, usage: str) ->
 NUMBERS = {
     "evaluate": 2,
     "logs": 2,
-    "plan": 3,
+    "plan": 2,
     "replay": 1,
     "scale": 1,
     "simulate": 4,

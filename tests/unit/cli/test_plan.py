@@ -59,12 +59,12 @@ def test_a_model_larger_than_this_machine_is_planned_without_its_values(
 def test_it_says_what_partitions_gain(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = ("--partitions", "1,2,2x2", "--flops", "1e9", "--bandwidth", "1Gb")
+    machine = ("--flops", "1e9", "--bandwidth", "1Gb", "--latency", "0.07ms")
 
-    assert planned(monkeypatch, job, *said) == 0
+    assert planned(monkeypatch, job, "--partitions", "1,2,2x2", *machine) == 0
 
     head, titles, *rows, _one, _two, _four, _often, sentence = capsys.readouterr().out.splitlines()
-    assert head == "a batch of 8, 1 GFLOP/s, 1 Gbit/s, 50 us, jitter 0%"
+    assert head == "a batch of 8, 1 GFLOP/s, 1 Gbit/s, 70 us, jitter 0%"
     assert titles.split()[:4] == ["partitions", "grid", "step", "speed-up"]
     assert [row.split()[:2] for row in rows] == [["1", "1x1"], ["2", "1x2"], ["4", "2x2"]]
     assert sentence.startswith(("Take", "Stay with 1 partition:"))
@@ -136,16 +136,56 @@ def test_it_says_what_a_job_moves_to_shards_and_partitions(
     one, two, often, _refused = capsys.readouterr().out.splitlines()[-4:]
     # 4 filters of 9 and their biases; 10 outputs of 64 and theirs.
     assert one == (
-        "1x1: a replica pushes to 2 of the shards; a push is 2.76 kB, at one shard 1.41 kB; "
+        "1x1: a replica pushes to 2 of the shards: 0-1; a push is 2.76 kB, at one shard 1.41 kB; "
         "a fetch 2.76 kB, at one shard 1.41 kB"
     )
     # The first one has the filters and a half of the outputs.
     assert two == (
-        "1x2: each partition pushes to 1 of the shards; a push is at most 1.46 kB, at one shard "
-        "1.46 kB; a fetch at most 1.46 kB, at one shard 1.46 kB; before a step the first gives "
-        "each other one 160 B"
+        "1x2: each partition pushes to 1 of the shards: partition 0 to 0, partition 1 to 1; a push "
+        "is at most 1.46 kB, at one shard 1.46 kB; a fetch at most 1.46 kB, at one shard 1.46 kB; "
+        "before a step the first gives each other one 160 B"
     )
     assert often == "in a step, 1 of a push is done, and 1 of a fetch"
+
+
+def test_a_few_partitions_are_named_with_their_shards(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(job.read_text().replace("small_images:Small", "small_images:Huge"))
+    said = ("--partitions", "1,3,10", "--flops", "1e15", "--set", "spec.parameterServer.shards=5")
+    assert planned(monkeypatch, job, *said) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert planned(monkeypatch, job, *said, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["job"]["replica"]
+
+    _, *several = (each["partitions"] for each in told)
+    for grid, partitions in zip(("1x3", "2x5"), several, strict=True):
+        (line,) = (each for each in lines if each.startswith(f"{grid}: "))
+        for rank, partition in enumerate(partitions[:8]):
+            first, last = (partition["shards"][end] for end in (0, -1))
+            numbers = f"{first}" if first == last else f"{first}-{last}"
+            assert f"partition {rank} to {numbers}" in line
+        assert "partition 8" not in line
+        assert ("the others: --json" in line) is (len(partitions) > 8)
+
+
+def test_what_is_sent_is_of_the_partition_that_sends_most(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("--partitions", "3", "--flops", "1e9")
+    assert planned(monkeypatch, job, *said) == 0
+    _, titles, row, *_ = capsys.readouterr().out.splitlines()
+    assert planned(monkeypatch, job, *said, "--json") == 0
+    (step,) = json.loads(capsys.readouterr().out)["steps"]
+
+    sent = [each["nbytes"] for each in step["costs"]]
+    assert max(sent) > min(sent)
+    assert (step["nbytes"], step["nbytes_of_all"]) == (max(sent), sum(sent))
+    assert titles.split()[-2:] == ["sent", "messages"]
+    assert row.split("#")[0].split()[-3:] == [
+        *plan_text.byte_size(max(sent)).split(),
+        str(max(each["messages"] for each in step["costs"])),
+    ]
 
 
 def test_it_divides_as_the_manifest_says(
@@ -286,6 +326,7 @@ def test_a_picture_of_one_number_of_partitions_is_no_error() -> None:
         (("--partitions", "64x64"), "64x64 are more than 256"),
         (("--partitions", "1" + 30 * "0"), "is neither a number"),
         (("--bandwidth", "fast"), "'fast' is no bandwidth"),
+        (("--latency", "50ns"), "'50ns' is no time of at most 1000 s; write 50us"),
     ],
 )
 def test_a_mistake_is_named(

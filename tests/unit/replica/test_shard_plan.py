@@ -90,7 +90,7 @@ MACHINE = Machine(flops_per_second=1e9, bytes_per_second=100.0, latency_seconds=
 
 
 def test_a_step_has_its_part_of_pushes_and_fetches() -> None:
-    own = OfPartition(pushed=(300, 100), fetched=(200, 200))
+    own = OfPartition(shards=(0, 1), pushed=(300, 100), fetched=(200, 200))
     often = Exchanges(pushes=0.5, fetches=0.25)
 
     # Two messages, and 400 bytes on the line of the replica.
@@ -102,7 +102,7 @@ def test_a_step_has_its_part_of_pushes_and_fetches() -> None:
 
 
 def test_the_slowest_partition_tells_the_time() -> None:
-    slow, fast = (OfPartition(pushed=(n,), fetched=(n,)) for n in (300, 100))
+    slow, fast = (OfPartition(shards=(0,), pushed=(n,), fetched=(n,)) for n in (300, 100))
     replica = OfReplica(partitions=(fast, slow), shared_bytes=200, shared_messages=3)
 
     assert replica.shard_seconds(Exchanges(), MACHINE, 1) == slow.seconds(Exchanges(), MACHINE, 1)

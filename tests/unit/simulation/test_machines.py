@@ -22,6 +22,20 @@ def test_another_bandwidth_is_refused_with_the_remedy(said: str) -> None:
         machines.bandwidth(said)
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("50us", 5e-5), ("0.05ms", 5e-5), ("2s", 2.0), ("0.00005", 5e-5), ("5e-05", 5e-5), ("0", 0.0)],
+)
+def test_a_latency_is_in_seconds_or_has_a_unit(said: str, seconds: float) -> None:
+    assert machines.latency(said) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("said", ["", "us", "-1us", "50 us", "5min", "nan", "inf", "1001", "1e99"])
+def test_another_latency_is_refused_with_the_remedy(said: str) -> None:
+    with pytest.raises(WrongMachines, match=r"--latency: .* write 50us, 0\.05ms or 0\.00005"):
+        machines.latency(said)
+
+
 def test_stragglers_are_named_by_index() -> None:
     assert machines.stragglers(["3=4", "0=1.5"], 4) == {3: 4.0, 0: 1.5}
 
