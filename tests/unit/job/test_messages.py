@@ -227,6 +227,29 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
             "weightDecay, clipNorm, schedule, alpha, epsilon, centered",
         ),
         (
+            "{sgd: {learningRate: 0.1}}",
+            "{adamww: {learningRate: 0.1}}",
+            f"8: {OPTIMIZER}.adamww: unknown field; did you mean 'adamw'?",
+        ),
+        (
+            "learningRate: 0.1",
+            "learningRate: 0.1, weightDecy: 0.1",
+            f"8: {OPTIMIZER}.sgd.weightDecy: unknown field; did you mean 'weightDecay'?",
+        ),
+        (
+            "    downpour:",
+            "    downpour:\n      staleness: {predct: {}}",
+            f"8: {DOWNPOUR}.staleness.predct: unknown field; did you mean 'predict'?",
+        ),
+        *(
+            (
+                "    downpour:",
+                f"    downpour:\n      {field}: int8",
+                f"8: {DOWNPOUR}.{field}: must be one of 'float32' or 'bfloat16', got 'int8' (text)",
+            )
+            for field in ("pushAs", "fetchAs")
+        ),
+        (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",
             "{}",
             "6: spec.strategy: must have exactly one of downpour, localSteps, sandblaster, "
