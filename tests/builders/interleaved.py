@@ -95,11 +95,18 @@ class Interleaved:
     def _named(self) -> tuple[str, ...]:
         """What is beside the parameters; what senders fetch comes last."""
         config = self._rule.config
-        return config.kept if config.serves is None else (*config.kept, config.serves)
+        served = () if config.serves is None else (config.serves,)
+        return (*config.kept, *config.pushed, *served)
 
     @property
     def _fetched(self) -> int:
         return TRAINED if self._rule.config.serves is None else TRAINED + len(self._named)
+
+    @property
+    def _pushed(self) -> list[int]:
+        """Vectors of which a push has a chunk each, one after the other."""
+        config = self._rule.config
+        return [*(TRAINED + 1 + self._named.index(name) for name in config.pushed), TRAINED]
 
     def run(self, chunks: int) -> None:
         for _ in range(chunks):
@@ -165,17 +172,31 @@ class Interleaved:
         for chunk, cut in enumerate(CUTS):
             if chunk == 0:
                 first = self._staleness(sender)
-            asked = self._header(Verb.PUSH, sender, sender.pushes, chunk)._replace(
-                first=cut.start, count=cut.stop - cut.start, samples=8
-            )
-            payload = gradient[cut].contiguous().numpy().data.cast("B")
-            for answer in self.shard.handle(asked, payload):
-                assert answer.header.verb == Verb.PUSHED, Reason(answer.header.reason)
+            for place, vector in enumerate(self._pushed):
+                self._send(sender, (chunk, place), gradient, vector)
             self.expected.push(cut, gradient[cut].double(), first, sender)
             if chunk == len(CUTS) - 1:
                 sender.staleness.append(self._staleness(sender))
                 self.count += 1
             yield
+
+    def _send(
+        self, sender: Sender, numbers: tuple[int, int], gradient: Tensor, vector: int
+    ) -> None:
+        """One chunk: of the gradient, or of gradient^2 * what it was computed on."""
+        (chunk, place), kinds = numbers, len(self._pushed)
+        sent = gradient if vector == TRAINED else gradient * gradient * sender.given
+        cut = CUTS[chunk]
+        asked = self._header(Verb.PUSH, sender, sender.pushes, kinds * chunk + place)._replace(
+            vector=vector,
+            chunks=kinds * len(CUTS),
+            first=cut.start,
+            count=cut.stop - cut.start,
+            samples=8,
+        )
+        payload = sent[cut].contiguous().numpy().data.cast("B")
+        for answer in self.shard.handle(asked, payload):
+            assert answer.header.verb == Verb.PUSHED, Reason(answer.header.reason)
 
     def _staleness(self, sender: Sender) -> int:
         incarnation, count = sender.version

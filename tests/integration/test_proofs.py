@@ -291,13 +291,26 @@ def test_compensation_without_delay_gives_the_bits_of_a_plain_loop(
 
 
 class Algorithm4(Optimizer):
-    """Of Sato et al. 2017: the model computes at w + mu M; `end` gives it w."""
+    """Of Sato et al. 2017: the model computes at w + mu M; `end` gives it w.
 
-    def __init__(self, parameters: Iterator[nn.Parameter], rate: float, momentum: float) -> None:
+    With a strength as section 4 proposes: gradients are corrected by the error of the prediction,
+    which is all of mu M, since nobody else pushes. The strength may be `adaptive`.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterator[nn.Parameter],
+        rate: float,
+        momentum: float,
+        strength: float = 0.0,
+        *,
+        adaptive: bool = False,
+    ) -> None:
         super().__init__(parameters, {})
         self.rate, self.momentum = rate, momentum
+        self.strength, self.adaptive = strength, adaptive
         self.kept = [
-            (each, each.detach().clone(), torch.zeros_like(each))
+            (each, each.detach().clone(), torch.zeros_like(each), torch.zeros_like(each))
             for group in self.param_groups
             for each in group["params"]
         ]
@@ -305,34 +318,59 @@ class Algorithm4(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         del closure
-        for parameter, w, velocity in self.kept:
-            velocity.mul_(self.momentum).add_(parameter.grad, alpha=-self.rate)
+        for parameter, w, velocity, mean in self.kept:
+            assert parameter.grad is not None
+            squares = parameter.grad**2
+            mean.mul_(0.95).add_(squares, alpha=0.05)
+            strength = self.strength / (mean + 1e-7).sqrt() if self.adaptive else self.strength
+            corrected = parameter.grad + strength * squares * (w - parameter)
+            velocity.mul_(self.momentum).add_(corrected, alpha=-self.rate)
             w.add_(velocity)
             parameter.copy_(torch.add(w, velocity, alpha=self.momentum))
 
     @torch.no_grad()
     def end(self) -> None:
-        for parameter, w, _ in self.kept:
+        for parameter, w, *_ in self.kept:
             parameter.copy_(w)
 
 
-def test_prediction_without_staleness_gives_the_bits_of_algorithm_4(tmp_path: Path) -> None:
-    found, _ = trained(
-        tmp_path,
-        "spec.strategy.downpour.optimizer={momentum: {learningRate: 0.02, momentum: 0.8}}",
-        "spec.strategy.downpour.staleness.predict={}",
-        "spec.parameterServer.shards=2",
-    )
+def by_algorithm_4(strength: float = 0.0, *, adaptive: bool = False) -> nn.Module:
+    """What `plain_loop` trains by it."""
     made: list[Algorithm4] = []
 
     def optimizer(parameters: Iterator[nn.Parameter]) -> Optimizer:
-        made.append(Algorithm4(parameters, 0.02, 0.8))
+        made.append(Algorithm4(parameters, 0.02, 0.8, strength, adaptive=adaptive))
         return made[0]
 
     model = serial.plain_loop(Course(task=Proving()), optimizer)
-
     made[0].end()
-    assert_same_bits(found, model)
+    return model
+
+
+PREDICTED = (
+    "spec.strategy.downpour.optimizer={momentum: {learningRate: 0.02, momentum: 0.8}}",
+    "spec.parameterServer.shards=2",
+)
+
+
+def test_prediction_without_staleness_gives_the_bits_of_algorithm_4(tmp_path: Path) -> None:
+    found, _ = trained(tmp_path, *PREDICTED, "spec.strategy.downpour.staleness.predict={}")
+
+    assert_same_bits(found, by_algorithm_4())
+
+
+@pytest.mark.parametrize(("strength", "adaptive"), [(20.0, False), (2.0, True)])
+def test_prediction_and_compensation_are_those_of_a_serial_loop(
+    tmp_path: Path, strength: float, *, adaptive: bool
+) -> None:
+    settings = f"{{strength: {strength}{', adaptive: {}' * adaptive}}}"
+    found, _ = trained(
+        tmp_path, *PREDICTED, f"spec.strategy.downpour.staleness.predictAndCompensate={settings}"
+    )
+
+    corrected = by_algorithm_4(strength, adaptive=adaptive)
+    assert serial.distance(found, corrected) <= 1e-6
+    assert serial.distance(found, by_algorithm_4()) > 1e-3
 
 
 def grouped(

@@ -1555,6 +1555,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_compensation.py",),
     ),
     Mutant(
+        name="a compensation that serves parameters where its rule predicts",
+        file=f"{_R}/parameter_server/update_rules/compensated.py",
+        old="self._inner.serve(chunk, fetch, out)",
+        new="out.copy_(chunk.parameters)",
+        tests=(f"{_UNIT}/parameter_server/test_compensation.py",),
+    ),
+    Mutant(
+        name="a compensation of a distance that is not the prediction's error",
+        file=f"{_R}/parameter_server/update_rules/compensated.py",
+        old="sub_(chunk.pushed[CURVATURE])",
+        new="sub_(squares * chunk.parameters)",
+        tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
+    ),
+    Mutant(
         name="the square of a sum of gradients",
         file=f"{_R}/job/staleness.py",
         old="if name in {_COMPENSATE, _BOTH} and push_every > 1:",

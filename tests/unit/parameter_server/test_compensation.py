@@ -19,9 +19,11 @@ from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import restoring
+from disttrain.parameter_server.arithmetic import rule_for
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import Answer, ShardState
 from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext
 from disttrain.state.share import Part
 from disttrain.transport.header import ElementType, Reason, Verb
 
@@ -48,7 +50,8 @@ class Story:
 
     def begun(self, incarnation: int) -> Shard:
         shard = downpour_shards.build(ShardState(index=0, incarnation=incarnation), self.rule)
-        kept = (*self.rule.kept, *self.rule.pushed)
+        served = () if self.rule.serves is None else (self.rule.serves,)
+        kept = (*self.rule.kept, *self.rule.pushed, *served)
         placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, kept)
         shard.configure(placement, 4 * CHUNK)
         shard.admit(SenderIncarnation(0, 1))
@@ -76,6 +79,22 @@ class Story:
         assert values is not None
         chunks = values.share.all_chunks([PARAMETERS])
         return [one._replace(vector=v) for one in chunks for v in (CURVATURE, PARAMETERS)]
+
+    def fetch(self) -> Tensor:
+        """What a replica computes with."""
+        assert self.rule.serves is not None
+        values = self.shard.state.values
+        assert values is not None
+        header = a_header(
+            Verb.FETCH,
+            incarnation=1,
+            receiver_incarnation=self.shard.state.incarnation,
+            vector=values.share.placement.number(PARAMETERS.beside(self.rule.serves)),
+            count=len(self.parts()) // 2,
+        )
+        answers = self.shard.handle(header, memoryview(b""))
+        payloads = [bytearray(answer.payload) for answer in answers]
+        return torch.cat([torch.frombuffer(each, dtype=torch.float32) for each in payloads])
 
     def send(
         self, number: int, gradient: Tensor, computed_on: Tensor, scale: float
@@ -164,6 +183,64 @@ def test_without_delay_the_bits_are_those_of_the_inner_rule(inner: UpdateRule) -
         )
         list(plain.handle(header, gradient.numpy().data.cast("B")))
     assert torch.equal(story.parameters, single)
+
+
+def test_what_a_replica_computes_with_is_the_prediction() -> None:
+    story = Story(PredictedMomentum(learning_rate=RATE, momentum=0.5))
+    (gradient,) = gradients(1)
+    assert torch.equal(story.fetch(), START), "nothing moves yet"
+
+    story.push(gradient, START)
+
+    # The push was not stale, so that the velocity of -rate * gradient is followed for one update.
+    ahead = START - RATE * gradient * (1.0 + 0.5)
+    assert torch.allclose(story.fetch(), ahead, atol=1e-6)
+    assert torch.allclose(story.parameters, START - RATE * gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("adaptive", [None, Adaptive(mean_square_decay=0.9, epsilon=1e-3)])
+def test_the_error_of_the_prediction_is_what_is_corrected(
+    adaptive: Adaptive | None, dtype: torch.dtype, bound: float
+) -> None:
+    """Section 4 of Sato et al. 2017, with four replicas that take turns: each is 3 updates late."""
+    rate, momentum, late = 0.01, 0.8, 3
+    inner = PredictedMomentum(learning_rate=rate, momentum=momentum)
+    rule = rule_for(Compensated.of(inner, STRENGTH, adaptive))
+    slope = torch.linspace(0.5, 2.0, ELEMENTS, dtype=torch.float64)
+    zeros = torch.zeros(ELEMENTS, dtype=torch.float64)
+    w, velocity, mean = START.double(), zeros.clone(), zeros.clone()
+    state = {name: torch.zeros(ELEMENTS, dtype=dtype) for name in rule.config.kept}
+    start = START.to(dtype)
+    ours = Chunk(start.clone(), state, {})
+    given = [(start, START.double())] * (late + 1)
+    largest = 0.0
+    for step in range(100):
+        computed_on, then = given[step % (late + 1)]
+        gradient = slope.to(dtype) * computed_on
+        curvature = gradient * gradient * computed_on
+        push = PushContext(
+            sender=0, staleness=late, mean_staleness=late, steps=step, rate=rate, live_replicas=4
+        )
+        rule.apply(ours._replace(pushed={"curvature": curvature}), gradient, push)
+        served = torch.empty_like(computed_on)
+        fetch = FetchContext(
+            sender=0, mean_staleness=late, steps=step + 1, rate=rate, live_replicas=4
+        )
+        rule.serve(ours, fetch, served)
+
+        g = slope * then
+        mean = 0.9 * mean + 0.1 * g * g
+        strength = STRENGTH / (mean + 1e-3).sqrt() if adaptive else STRENGTH
+        correction = strength * g * g * (w - then)
+        velocity = momentum * velocity - rate * (g + correction)
+        w = w + velocity
+        prediction = w + velocity * sum(momentum**ahead for ahead in range(1, late + 2))
+        assert float((served.double() - prediction).abs().max()) <= bound
+        assert float((ours.parameters.double() - w).abs().max()) <= bound
+        given[step % (late + 1)] = served, prediction
+        largest = max(largest, float(correction.abs().max()))
+    assert largest > 0.1
 
 
 @pytest.mark.parametrize("chunk", range(9))

@@ -15,6 +15,7 @@ from disttrain.job.schedule import Schedule
 from disttrain.job.schedule_kinds import LinearWarmup
 from disttrain.job.staleness import ScaleRate, Staleness
 from disttrain.job.update_rule import UpdateRule
+from disttrain.job.update_rules.compensated import Compensated
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server.arithmetic import rule_for
@@ -25,7 +26,7 @@ from disttrain.parameter_server.restoring import merge
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.transport.header import Verb
 
-RATE, MOMENTUM = 0.01, 0.8
+RATE, MOMENTUM, STRENGTH = 0.01, 0.8, 0.5
 
 
 class StalenessAware(Expected):
@@ -49,19 +50,25 @@ class Predicted(Expected):
         return self.parameters[cut] + self.velocity[cut] * reach(MOMENTUM, mean_staleness)
 
 
-class Compensated(UpdateRule):
-    """Delay-compensated SGD: Zheng et al. 2017."""
+class PredictedAndCompensated(Predicted):
+    """Section 4 of Sato et al. 2017: what is corrected is the error of the prediction."""
 
-    name = "compensated"
+    def push(self, cut: slice, gradient: Tensor, staleness: int, sender: Sender) -> None:
+        error = self.parameters[cut] - sender.given[cut].double()
+        corrected = gradient + STRENGTH * gradient * gradient * error
+        super().push(cut, corrected, staleness, sender)
+
+
+class Copying(UpdateRule):
+    """SGD that compensates delays by copies on the shard: Zheng et al. 2017."""
+
+    name = "copying"
     kept_of_sender = ("backup",)
     serves = "given"
 
 
-STRENGTH = 0.5
-
-
-class CompensatedRule(Rule[Compensated]):
-    of = Compensated
+class CopyingRule(Rule[Copying]):
+    of = Copying
 
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         if push.staleness < 0:
@@ -77,7 +84,7 @@ class CompensatedRule(Rule[Compensated]):
         out.copy_(chunk.parameters)
 
 
-class CompensatedExpected(Expected):
+class CopyingExpected(Expected):
     def __init__(self) -> None:
         super().__init__()
         self.backups = torch.zeros(SENDERS, ELEMENTS, dtype=torch.float64)
@@ -110,13 +117,19 @@ def predicted(seed: int) -> Interleaved:
     return Interleaved(rule, Predicted(), seed)
 
 
-def compensated(seed: int) -> Interleaved:
-    return Interleaved(
-        CompensatedRule(Compensated(learning_rate=RATE)), CompensatedExpected(), seed
-    )
+def copying(seed: int) -> Interleaved:
+    return Interleaved(CopyingRule(Copying(learning_rate=RATE)), CopyingExpected(), seed)
 
 
-RULES = pytest.mark.parametrize("make", [staleness_aware, predicted, compensated])
+def predicted_and_compensated(seed: int) -> Interleaved:
+    inner = PredictedMomentum(learning_rate=RATE, momentum=MOMENTUM)
+    rule = rule_for(Compensated.of(inner, STRENGTH, None))
+    return Interleaved(rule, PredictedAndCompensated(), seed)
+
+
+RULES = pytest.mark.parametrize(
+    "make", [staleness_aware, predicted, copying, predicted_and_compensated]
+)
 
 
 @RULES
@@ -203,7 +216,7 @@ def test_the_mean_over_several_shards_is_of_all_that_they_saw() -> None:
 
 
 def test_vectors_of_a_sender_last_as_long_as_its_incarnation_may_push() -> None:
-    run = compensated(0)
+    run = copying(0)
     run.run(200)
     values = run.shard.state.values
     assert values is not None

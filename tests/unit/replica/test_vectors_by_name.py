@@ -34,8 +34,8 @@ PREDICTED: dict[str, Any] = {
 class Predicting(OneShard):
     """Its prediction is the parameters and 100."""
 
-    def __init__(self) -> None:
-        super().__init__(learning_rate=0.0)
+    def __init__(self, learning_rate: float = 0.0) -> None:
+        super().__init__(learning_rate)
         self.asked: list[str] = []
 
     def fetch(
@@ -105,11 +105,11 @@ def test_steps_compute_with_the_prediction_and_evaluations_measure_the_parameter
     assert set(story.server.asked[:-2]) == {"prediction"}
 
 
-class Sent(OneShard):
+class Sent(Predicting):
     """Keeps what was pushed beside the gradients."""
 
     def __init__(self) -> None:
-        super().__init__(learning_rate=0.5)
+        super().__init__(learning_rate=0.05)
         self.sent: list[tuple[Tensor, Tensor]] = []
 
     def push(self, push: Push) -> list[PushResult]:
@@ -121,17 +121,24 @@ class Sent(OneShard):
         return super().push(push)
 
 
+@pytest.mark.parametrize(
+    ("remedy", "least"), [("delayCompensation", -AHEAD / 2), ("predictAndCompensate", AHEAD / 2)]
+)
 @pytest.mark.parametrize("in_flight", [0, 1])
-def test_the_curvature_is_of_the_parameters_that_the_gradient_is_of(in_flight: int) -> None:
+def test_the_curvature_is_of_what_was_fetched_for_the_gradient(
+    in_flight: int, remedy: str, least: float
+) -> None:
     model, server = nn.Linear(2, 1, bias=False), Sent()
     config = a_downpour(
-        waits_for_answers=in_flight == 0, staleness={"delayCompensation": {}}, weight_decay=0.5
+        waits_for_answers=in_flight == 0,
+        optimizer={"momentum": {"learning_rate": 0.1, "weight_decay": 0.5}},
+        staleness={remedy: {}},
     )
     joined = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=2)
     connection = Connection(joined, Sides(push=server, fetch=server), Cancellation())
     connection.upload([0])
     loop = Downpour(connection, config, pace=NeverWaits())
-    loop.begin(connection.first_fetch(lambda: None))
+    loop.begin(connection.first_fetch(lambda: None, config.computes_on))
     computed_on = []
     for step in range(1, 5):
         gradient = loop.begin_step()
@@ -148,6 +155,7 @@ def test_the_curvature_is_of_the_parameters_that_the_gradient_is_of(in_flight: i
     for step, (at, (pushed, curvature)) in enumerate(
         zip(computed_on, server.sent, strict=True), start=1
     ):
+        assert float(at.min()) > least
         assert torch.equal(pushed, step + 0.5 * at)
         assert torch.equal(curvature, pushed * pushed * at)
 
