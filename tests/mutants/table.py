@@ -1569,6 +1569,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
+        name="errors of predictions that no shard reports",
+        file=f"{_R}/parameter_server/reporting.py",
+        old="predicted=predicted(self.shard.stage.prediction_errors, state.deliveries)",
+        new="predicted={}",
+        tests=(f"{_INTEGRATION}/test_served_metrics.py",),
+    ),
+    Mutant(
+        name="a mean staleness that no shard reports",
+        file=f"{_R}/parameter_server/server.py",
+        old="served.mean_staleness = mean_staleness(",
+        new="_ = mean_staleness(",
+        tests=(f"{_INTEGRATION}/test_served_metrics.py",),
+    ),
+    Mutant(
+        name="pushed bytes that a shard does not count",
+        file=f"{_R}/parameter_server/server.py",
+        old="served.pushed_bytes = self.serving.pushed_bytes",
+        new="pass",
+        tests=(f"{_INTEGRATION}/test_served_metrics.py",),
+    ),
+    Mutant(
         name="the square of a sum of gradients",
         file=f"{_R}/job/staleness.py",
         old="if name in {_COMPENSATE, _BOTH} and push_every > 1:",

@@ -25,6 +25,8 @@ from disttrain import Batch, InputPipeline, Split
 
 BLOCK = 64
 STEPS_BEFORE_THE_GATE = 40
+BASE = 50_000
+"""Frozen elements of `CountingOnABase`."""
 FIRST_TO_HANG = 100
 """Sample from which on a task that hangs does."""
 SOURCES = (0, 300, 7, 0, 512, 1, 204)
@@ -153,6 +155,16 @@ class CountingInParts(Counting):
 
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         return {"counted": -self.loss(model, batch)}
+
+
+class CountingOnABase(Counting):
+    """The same beside frozen parameters, as an adapter on a base that is not trained."""
+
+    def model(self) -> nn.Module:
+        counts = super().model()
+        base = nn.Parameter(torch.ones(BASE), requires_grad=False)
+        counts.register_parameter("base", base)
+        return counts
 
 
 class FailsLate(Counting):
