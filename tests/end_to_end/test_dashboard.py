@@ -46,7 +46,6 @@ EMPTY_PANELS: Final = {
     "From created to ended": "the job still trains",
     "Jobs that ended": "the job still trains",
     "Requests refused by reason": "healthy processes of one version and job refuse nothing",
-    "Error of the prediction, by replica": "the strategy has no staleness.predict",
 }
 EMPTY_ALERTS: Final = {
     "DistTrainOperatorDown": "it asks for a metric that is missing, and the operator serves it",
@@ -214,6 +213,13 @@ def apply_digits(namespace: Kubectl) -> None:
     example = REPOSITORY / "examples" / "digits"
     job = yaml.safe_load((example / "job.yaml").read_text())
     job["spec"] |= {"stop": {"seconds": 3600}, "checkpoint": {"everySeconds": 5}}
+    # So that there is an error of a prediction.
+    job["spec"]["strategy"] = {
+        "downpour": {
+            "optimizer": {"momentum": {"learningRate": 0.01, "momentum": 0.5}},
+            "staleness": {"predict": {}},
+        }
+    }
     for part in ("coordinator", "parameterServer", "replicas"):
         job["spec"].setdefault(part, {})["template"] = SMALL
     code = {"digits.py": (example / "digits.py").read_text()}

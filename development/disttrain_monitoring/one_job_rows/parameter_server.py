@@ -7,6 +7,7 @@ from disttrain_monitoring.panel import Kind, Limits, Panel, Row
 from disttrain_monitoring.query import Query
 
 _STALENESS: Final = "disttrain_gradient_staleness_updates_bucket"
+_ERROR: Final = "disttrain_prediction_error_ratio"
 _OF_SHARDS: Final = f'{labels.COMPONENT}="shard"'
 
 
@@ -98,6 +99,11 @@ def _of_each_replica(metric: str) -> Query:
     return Query(query.largest(query.of_job(metric), "replica"), "replica {{replica}}")
 
 
+def _of_each_shard(metric: str) -> Query:
+    """Of the replica with the most."""
+    return Query(query.largest(query.of_job(metric), labels.POD), "{{pod}}")
+
+
 STALENESS: Final = Row(
     "Staleness",
     (
@@ -120,11 +126,12 @@ STALENESS: Final = Row(
             width=12,
         ),
         Panel(
-            title="Error of the prediction, by replica",
+            title="Error of the prediction",
             means="With staleness.predict: how far predicted parameters are from those that came, "
-            "of the distance without a prediction. Above 1 the prediction does harm: lower the "
-            "momentum or the rate.",
-            queries=(_of_each_replica("disttrain_prediction_error_ratio"),),
+            "of the distance without a prediction. Each replica at the shard with the most, and "
+            "each shard at its worst replica, since shards hold other layers. Above 1 the "
+            "prediction does harm: lower the momentum or the rate.",
+            queries=(_of_each_replica(_ERROR), _of_each_shard(_ERROR)),
             width=12,
         ),
         Panel(
