@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 _R = "runtime/disttrain"
 _UNIT = "tests/unit"
 _INTEGRATION = "tests/integration"
+_BORDERS = ("tests/unit/parallel/test_borders.py",)
 _BOUNDED = "tests/unit/parameter_server/test_bounded_staleness.py"
 
 
@@ -1311,6 +1312,27 @@ MUTANTS: tuple[Mutant, ...] = (
         old="row = torch.arange(rows.first, rows.end, device=x.device)",
         new="row = torch.arange(0, rows.end - rows.first, device=x.device)",
         tests=(f"{_UNIT}/parallel/test_layers.py",),
+    ),
+    Mutant(
+        name="activations that go twice to who needs them",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="        arriving = array.begin_fetch(on_all(",
+        new="        array.everywhere()\n        arriving = array.begin_fetch(on_all(",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        name="a window that is wider than a layer looks",
+        file=f"{_R}/parallel/layers/contrast.py",
+        old="self._around(self._around(output))",
+        new="self._around(self._around(self._around(output)))",
+        tests=_BORDERS,
+    ),
+    Mutant(
+        name="messages in which nothing is",
+        file=f"{_R}/parallel/windows.py",
+        old="for rank, box in boxes if box.area)",
+        new="for rank, box in boxes)",
+        tests=_BORDERS,
     ),
     Mutant(
         name="more partitions than rows",
