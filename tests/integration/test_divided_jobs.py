@@ -5,7 +5,9 @@ import shutil
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,6 +15,12 @@ from torch import Tensor
 
 from builders import scraping
 from builders.runs import RunningJob, set_field
+from disttrain.job.strategy_kind import Precision
+from disttrain.parallel import Grid
+from disttrain.parallel.counting import counted
+from disttrain.replica import division
+from disttrain.state import placement
+from tasks.divided_images import DividedImages
 
 MANIFEST = """\
 apiVersion: disttrain.dev/v1alpha1
@@ -38,6 +46,19 @@ LOCAL_STEPS = (
 )
 ROWS = (*LOCAL_STEPS, "spec.evaluation={everyEpochs: 1, keepBest: {}}")
 IN_A_ROW = "wholeOn: {filters: 0, pool: 1, hidden: 1, head: 2}"
+MOMENTUM = ("spec.strategy.downpour.optimizer={momentum: {learningRate: 0.05, momentum: 0.9}}",)
+PREDICTED = (*MOMENTUM, "spec.strategy.downpour.staleness={predict: {}}")
+NESTEROV = (
+    "spec.strategy={localSteps: {steps: 4, adopt: replace, outer: {nesterov: {}}, "
+    "optimizer: {name: AdamW, arguments: {lr: 0.01}}}}",
+    "spec.task.arguments={normalised: false}",
+)
+FRAGMENTS = (
+    "spec.strategy={localSteps: {steps: 4, fragments: 2, quorum: 1, "
+    "optimizer: {name: AdamW, arguments: {lr: 0.01}}}}",
+    "spec.task.arguments={normalised: false}",
+)
+"""Partitions cut fragments of their own, so that with Nesterov's momentum these are others."""
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
 """The other partition trains nothing: a convolution's filters are the first one's."""
@@ -86,6 +107,10 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
         (COUNTED, "partitions: 4", 1e-4),
         (BFLOAT16, "partitions: 2", 2e-2),
+        (MOMENTUM, "partitions: 2, grid: 2x1", 1e-4),
+        (PREDICTED, "partitions: 2", 1e-4),
+        (NESTEROV, "partitions: 2", 1e-3),
+        (FRAGMENTS, "partitions: 2", 1e-3),
         (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
         (ROWS, "ranks: 3, inner: fsdp2", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
@@ -100,6 +125,10 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         "cut-local-steps",
         "counted",
         "bfloat16",
+        "momentum",
+        "predicted",
+        "nesterov",
+        "fragments",
         "local-steps",
         "fsdp2",
         "sandblaster",
@@ -155,6 +184,49 @@ def test_a_job_goes_on_divided_otherwise(
             assert job_that_goes_on.summary()["samples"] == 2 * 96
             found.append(load_file(output / "model.safetensors"))
     assert distance(*found) <= 1e-4
+
+
+def test_each_partition_is_connected_with_the_shards_of_its_part_alone(tmp_path: Path) -> None:
+    partitions, shards, sample = 3, 5, (2, 10, 9)
+    assignments = (
+        "spec.task.arguments={step_seconds: 0.1}",
+        "spec.stop.epochs=1000",
+        "spec.transport=tcp",
+        f"spec.parameterServer.shards={shards}",
+        f"spec.replicas={{count: 2, partitions: {partitions}, device: cpu, threads: 1}}",
+    )
+    model = DividedImages().model()
+    parts = counted(model, Grid(1, partitions), sample, 8).parts
+    planned = placement.place(division.layout_of(parts, model, Precision.FLOAT32, {}), shards)
+    wanted = [planned.holders_of(rank) for rank in range(partitions)]
+    assert all(0 < len(each) < shards for each in wanted)
+    with RunningJob(tmp_path, assignments, MANIFEST) as job:
+        status = job.wait_until(trained_by_both)
+        found = {each["name"]: each for each in status["members"]}
+        ports = [
+            int(found[f"shard-{each}"]["address"].rpartition(":")[2]) for each in range(shards)
+        ]
+        for replica in range(2):
+            for rank in range(partitions):
+                connections = shards_of(found[f"replica-{replica}-{rank}"]["pid"], ports)
+                # One to push, one to fetch.
+                assert connections == sorted(2 * wanted[rank])
+        job.interrupt()
+        job.wait()
+        job.assert_promises_held()
+
+
+def trained_by_both(status: dict[str, Any]) -> bool:
+    leaders = {"replica-0-0", "replica-1-0"}
+    return all(
+        each.get("steps", 0) > 1 for each in status.get("members", []) if each["name"] in leaders
+    ) and leaders <= {each["name"] for each in status.get("members", [])}
+
+
+def shards_of(pid: int, ports: list[int]) -> list[int]:
+    """One number of a shard for each connection that a process has to it."""
+    there = [each.raddr.port for each in psutil.Process(pid).net_connections("tcp") if each.raddr]
+    return sorted(ports.index(each) for each in there if each in ports)
 
 
 def has_all(metric: str, pages: list[str], _: object) -> bool:
@@ -323,31 +395,36 @@ def test_what_only_replicas_find_is_refused_there(
 def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(tmp_path: Path) -> None:
     assignments = (
         "spec.task.entrypoint=divided_images:Cut",
-        f"spec.task.arguments={{folder: {tmp_path}, layer_seconds: 0.5}}",
+        f"spec.task.arguments={{folder: {tmp_path}, layer_seconds: 0.2}}",
+        "spec.stop.epochs=1000",
         "spec.replicas={count: 2, partitions: 2, device: cpu, threads: 1, "
         "wholeOn: {filters: 0, hidden: 1, lasting: 1}, microBatches: 2}",
         "spec.failurePolicy={restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}",
     )
     members, others = ("replica-0-0", "replica-0-1"), ("replica-1-0", "replica-1-1")
+
+    def steps(status: dict[str, Any]) -> int:
+        """Of the other replica."""
+        done = {each["name"]: each.get("steps", 0) for each in status["members"]}
+        return int(done.get(others[0], 0))
+
     with RunningJob(tmp_path, assignments, MANIFEST) as job:
-        job.wait_until(lambda status: status.get("samples", 0) >= 16)
+        job.wait_until(lambda status: status.get("samples", 0) >= 16 and steps(status) > 0)
         before, rest = ([job.pid(name) for name in names] for names in (members, others))
         leader, follower = ((tmp_path / f"{pid}.forgotten").exists() for pid in before)
+        # Who makes a model from now on waits, so that the group does not come back too soon.
+        (tmp_path / "struck").touch()
         # Nearly all of a step's time passes in the layer of the second partition.
         job.signal("replica-0-1", signal.SIGKILL)
-        job.wait_until(
-            lambda status: all(
-                any(
-                    (each["name"], each["incarnation"], each["state"]) == (name, 2, "live")
-                    for each in status["members"]
-                )
-                for name in members
-            )
-        )
-        (tmp_path / "hurry").touch()
-        assert job.wait() == 0, job.printed()
-
+        struck = job.wait_until(lambda status: status["liveReplicas"] == 1)
+        went_on = job.wait_until(lambda status: steps(status) >= steps(struck) + 3)
+        assert went_on["samples"] > struck["samples"]
+        assert " trains incarnation=2" not in job.log(members[0])
+        (tmp_path / "back").touch()
+        job.wait_until(lambda _: " trains incarnation=2" in job.log(members[0]))
         assert [job.pid(name) for name in others] == rest
+        job.interrupt()
+        job.wait()
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
         job.assert_promises_held()
     assert follower

@@ -66,30 +66,34 @@ class DividedImages(disttrain.Task):
 
 
 class Lasting(nn.Module):
-    """In training it takes a while, until a file is there."""
+    """In training it takes a while."""
 
-    def __init__(self, hurry: Path, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__()
-        self._hurry, self._seconds = hurry, seconds
+        self._seconds = seconds
 
     def forward(self, x: Tensor) -> Tensor:
-        end = time.monotonic() + self._seconds
-        while torch.is_grad_enabled() and not self._hurry.exists() and time.monotonic() < end:
-            time.sleep(0.02)
+        if torch.is_grad_enabled():
+            time.sleep(self._seconds)
         return x
 
 
 class Cut(DividedImages):
-    """Its steps last within a layer. It notes which processes forget the model that they made."""
+    """Its steps last within a layer. It notes which processes forget the model that they made.
+
+    When there is a file `struck`, processes make their model no sooner than there is one `back`.
+    """
 
     def __init__(self, *, folder: str, layer_seconds: float = 0.0) -> None:
         super().__init__(normalised=False)
         self._folder, self._seconds = Path(folder), layer_seconds
 
     def model(self) -> nn.Module:
+        if (self._folder / "struck").exists():
+            wait_for(self._folder / "back")
         made = super().model()
         assert isinstance(made, nn.Sequential)
-        made.add_module("lasting", Lasting(self._folder / "hurry", self._seconds))
+        made.add_module("lasting", Lasting(self._seconds))
         note = self._folder / f"{os.getpid()}.forgotten"
         weakref.finalize(made, note.touch).atexit = False
         return made
