@@ -1,8 +1,14 @@
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import draw
 import pytest
+import selectivity
 import torch
 from draw import sheet
+from PIL import Image
+from safetensors.torch import save_file
 from selectivity import best_neuron, diagnostic
 from torch import Tensor, nn
 from whitening import contrast_normalised, read_images
@@ -105,3 +111,48 @@ def test_filters_are_drawn_beside_each_other() -> None:
     found = sheet(first_filters(autoencoder(4)))
     assert found.shape == (3, 60, 160)
     assert 0 <= float(found.min()) < float(found.max()) <= 1
+
+
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of the smallest network."""
+    torch.manual_seed(1)
+    file = tmp_path_factory.mktemp("export") / "model.safetensors"
+    save_file(autoencoder(1).state_dict(), file)
+    return file
+
+
+def test_a_picture_shows_filters_and_below_them_a_stimulus(
+    smallest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = tmp_path / "picture.png"
+    monkeypatch.setattr(draw, "optimal_stimulus", partial(optimal_stimulus, steps=2))
+
+    draw.main(1, smallest, 3, picture)
+
+    with Image.open(picture) as opened:
+        assert opened.format == "PNG"
+        # Frames of 10 pixels around filters, and one of 34 around the stimulus.
+        rows = (opened.height // draw.SCALE - 34) // 10
+        assert (opened.width, opened.height) == (
+            draw.SCALE * 10 * draw.COLUMNS,
+            draw.SCALE * (10 * rows + 34),
+        )
+        filters = opened.crop((0, 0, opened.width, draw.SCALE * 10 * rows))
+        stimulus = opened.crop((0, filters.height, draw.SCALE * 34, opened.height))
+        for part in (filters, stimulus):
+            assert len(set(part.convert("L").tobytes())) > 50
+
+
+def test_selectivity_has_a_row_for_each_class(
+    smallest: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    selectivity.main([f"1={smallest}"])
+
+    title, _, *rows = capsys.readouterr().out.splitlines()
+    assert title == "| class | channels | guessing | best untrained neuron | best neuron |"
+    assert [row.split(" | ")[:2] for row in rows] == [[f"| {each}", "1"] for each in range(10)]
+    for row in rows:
+        guess, *best = (float(each.rstrip("% |")) for each in row.split(" | ")[2:])
+        assert guess == 50.0
+        assert all(50.0 < each <= 100.0 for each in best)
