@@ -14,6 +14,8 @@ ON_A_CLUSTER = {"operator_scale", "recovery"}
 """Run by the end-to-end tests, which have one."""
 AS_ROOT = {"low_communication"}
 """Makes network namespaces."""
+SHORT = {"local_layers", "partition_figures"}
+"""Their small forms take some ten seconds of a core, those of the others more."""
 BENCHMARKS = [
     path
     for path in sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
@@ -53,9 +55,14 @@ COUNTS: Final = {
 """Bars that hold on any machine: what is counted, not timed."""
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in SHORT else pytest.mark.nightly)
+        for path in BENCHMARKS
+    ],
+)
 def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
     if path.stem in AS_ROOT and os.geteuid() != 0:
         pytest.skip(f"{path.stem} makes network namespaces, which takes root")
