@@ -12,7 +12,9 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/cli/run.py",
         old="    _require_divisible(job, task_folder)\n",
         new="",
-        tests=("tests/integration/test_divided_jobs.py::test_what_cannot_be_divided_is_refused",),
+        tests=(
+            "tests/integration/test_indivisible_jobs.py::test_what_cannot_be_divided_is_refused",
+        ),
     ),
     Mutant(
         name="values that have come to one partition, and that it takes over alone",
