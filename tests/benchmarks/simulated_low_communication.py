@@ -67,7 +67,7 @@ def simulated(strategy: Mapping[str, Any], target: float) -> dict[str, Any]:
     command += ["--set", f"spec.strategy={json.dumps(strategy)}"]
     command += ["--set", f"spec.stop={json.dumps(stop)}", "--evaluate-every", str(EPOCH)]
     done = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
-    ((run,),) = [document["runs"] for document in json.loads(done.stdout)]
+    ((run,),) = [document["runs"] for document in json.loads(done.stdout)["jobs"]]
     assert isinstance(run, dict)
     return {name: value for name, value in run.items() if name != "staleness"}
 

@@ -123,7 +123,7 @@ def simulated(replicas: int, samples: int) -> Run:
         printed = subprocess.run(
             [*command, "--jitter", "0.01", "--json"], check=True, capture_output=True, text=True
         ).stdout
-    ((run,),) = [document["runs"] for document in json.loads(printed)]
+    ((run,),) = [document["runs"] for document in json.loads(printed)["jobs"]]
     counts = sorted((int(stale), count) for stale, count in run["staleness"].items())
     each = [stale for stale, count in counts for _ in range(count)]
     return Run(run["samplesPerSecond"], statistics.median(each))

@@ -224,10 +224,24 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="advice that ends at the first number of replicas that is not worth it",
         file=f"{_R}/simulation/outcome.py",
-        old="        if result.seconds <= _WORTH * taken.seconds:\n            taken = result\n",
-        new="        if result.seconds > _WORTH * taken.seconds:\n            break\n"
+        old="        if result.seconds <= WORTH * taken.seconds:\n            taken = result\n",
+        new="        if result.seconds > WORTH * taken.seconds:\n            break\n"
         "        taken = result\n",
         tests=(f"{_UNIT}/simulation/test_outcome.py",),
+    ),
+    Mutant(
+        name="a comparison of manifests with different targets",
+        file=f"{_R}/simulation/comparison.py",
+        old="return first if all(each == first for each in others) else None",
+        new="return first",
+        tests=(f"{_UNIT}/simulation/test_comparison.py",),
+    ),
+    Mutant(
+        name="runs that are called as quick whatever they take",
+        file=f"{_R}/simulation/comparison.py",
+        old="if WORTH * run.result.seconds <= best.result.seconds:",
+        new="if True:",
+        tests=(f"{_UNIT}/simulation/test_comparison.py",),
     ),
     Mutant(
         name="what all partitions have, of which each keeps its own",

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic.alias_generators import to_camel
 
 from disttrain.cli.checkpoints import AsJson
 from disttrain.cli.manifests import Assignments
 from disttrain.job import defaults, manifest_file
-from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import task_folder_of
 from disttrain.replica import task_calls
-from disttrain.simulation import machines, outcome, runs, step_time
+from disttrain.simulation import comparison, machines, outcome, runs, step_time
 from disttrain.simulation.errors import NotSimulated
 from disttrain.simulation.evaluations import Point, Result
 from disttrain.simulation.machines import Machines
@@ -70,6 +70,14 @@ EvaluateEvery = Annotated[
         "as far apart as the job's.",
     ),
 ]
+Variants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        metavar="PATH=VALUE",
+        help="Simulate each manifest also with this field; repeatable.",
+    ),
+]
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
@@ -82,10 +90,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     jitter: Jitter = 0.05,
     evaluate_every: EvaluateEvery = None,
     assignments: Assignments = None,
+    variants: Variants = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Train a job in virtual time with several numbers of replicas, and say which to take.
+    """Train jobs in virtual time with several numbers of replicas, and say which to take.
 
     Gradients, staleness and accuracy are real: the task's code computes them, on this machine, one
     step after the other. Time is not: a step, a message and a shard's work take what the options
@@ -98,46 +107,70 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     Example: disttrain simulate job.yaml --replicas 1,4,16 --step-seconds 0.2 --bandwidth 1Gb
 
     Example: disttrain simulate job.yaml other.yaml --straggler 3=4
+
+    Example: disttrain simulate job.yaml --variant 'spec.strategy={localSteps: {}}'
     """
     _require_others(jobs)
     counts = machines.replica_counts(replicas)
     slower = machines.stragglers(straggler or (), counts[-1])
     speed = None if bandwidth is None else machines.bandwidth(bandwidth)
+    contenders = [
+        _Contender(file, change, counts, assignments or ())
+        for file in jobs
+        for change in (None, *dict.fromkeys(variants or ()))
+    ]
     found = []
-    for job, setting in [_prepared(file, counts, assignments or ()) for file in jobs]:
+    for each in contenders:
         assumed = Machines(
-            step_seconds=step_seconds or _measured(job, setting),
+            step_seconds=step_seconds or each.measured(),
             jitter=jitter,
             slower=slower,
             bytes_per_second=speed,
             latency_seconds=latency,
         )
-        batch = defaults.samples_per_step(job.spec)
-        every = evaluate_every or max(batch, _between_evaluations(setting))
-        make = runs.maker(setting, assumed, every)
-        results = [_run(job, make(count)) for count in counts]
-        target = job.spec.stop.target_metric
-        found.append(
-            Outcome(
-                job=job.metadata.name,
-                target=target,
-                less_network=job.spec.strategy.rule.against_a_slow_network,
-                results=tuple(results),
-            )
-        )
+        found.append(each.simulated(assumed, evaluate_every))
     if as_json:
-        typer.echo(outcome.to_json(found), nl=False)
-    else:
-        typer.echo("\n".join(map(outcome.text, found)), nl=False)
+        typer.echo(comparison.to_json(found), nl=False)
+        return
+    typer.echo("\n".join(map(outcome.text, found)), nl=False)
+    if (advice := comparison.advice(found)) is not None:
+        typer.echo(f"\n{advice}.")
 
 
-def _prepared(
-    file: Path, counts: Sequence[int], assignments: Sequence[str]
-) -> tuple[DistTrainJob, Setting]:
-    job = manifest_file.load_accepted(file, assignments).job
-    setting = prepare(job, task_calls.load(job, task_folder_of(file)))
-    runs.require_room(setting, counts)
-    return job, setting
+class _Contender:
+    """A manifest, or a variant of it, and what is found of it."""
+
+    def __init__(
+        self, file: Path, change: str | None, counts: Sequence[int], assignments: Sequence[str]
+    ) -> None:
+        self.manifest = str(file) if change is None else f"{file}, {change}"
+        changes = assignments if change is None else [*assignments, change]
+        self._job = manifest_file.load_accepted(file, changes).job
+        self._setting = prepare(self._job, task_calls.load(self._job, task_folder_of(file)))
+        self._counts = counts
+        runs.require_room(self._setting, counts)
+
+    def measured(self) -> float:
+        """Seconds of a step here."""
+        seconds = step_time.measure(self._setting)
+        text = f"{self.manifest}: a step takes {seconds:.3g} s here; --step-seconds says another"
+        typer.echo(text, err=True)
+        return seconds
+
+    def simulated(self, assumed: Machines, evaluate_every: int | None) -> Outcome:
+        """With each number of replicas. `evaluate_every`: samples; None: as the job does."""
+        spec = self._setting.spec
+        least = defaults.samples_per_step(spec)
+        every = evaluate_every or max(least, _between_evaluations(self._setting))
+        make = runs.maker(self._setting, assumed, every)
+        return Outcome(
+            job=self._job.metadata.name,
+            manifest=self.manifest,
+            strategy=to_camel(spec.strategy.rule.name),
+            target=spec.stop.target_metric,
+            less_network=spec.strategy.rule.against_a_slow_network,
+            results=tuple(_run(self.manifest, make(count)) for count in self._counts),
+        )
 
 
 def _require_others(jobs: Sequence[Path]) -> None:
@@ -157,19 +190,12 @@ def _between_evaluations(setting: Setting) -> int:
     return setting.train_samples // _EVALUATIONS_PER_EPOCH
 
 
-def _measured(job: DistTrainJob, setting: Setting) -> float:
-    seconds = step_time.measure(setting)
-    text = f"{job.metadata.name}: a step takes {seconds:.3g} s here; --step-seconds says another"
-    typer.echo(text, err=True)
-    return seconds
-
-
-def _run(job: DistTrainJob, run: AnyRun) -> Result:
+def _run(name: str, run: AnyRun) -> Result:
     """Simulate, with one line on a terminal that the next one takes the place of."""
     if not sys.stderr.isatty():
         return run.run()
     began = time.monotonic()
-    head = f"{job.metadata.name}, replicas {run.replicas}"
+    head = f"{name}, replicas {run.replicas}"
 
     def tell(point: Point) -> None:
         loss = "" if point.measured.loss is None else f", loss {point.measured.loss:.4g}"

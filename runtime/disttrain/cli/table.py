@@ -59,7 +59,7 @@ COMMANDS = (
     (
         "simulate",
         "simulate:simulate",
-        "Train a job in virtual time with several numbers of replicas, and say which to take.",
+        "Train jobs in virtual time with several numbers of replicas, and say which to take.",
     ),
     (
         "plan",

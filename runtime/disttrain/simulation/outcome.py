@@ -1,6 +1,5 @@
-"""Simulates a job with several numbers of replicas, and says what to take. Text and JSON."""
+"""What was simulated of a job with several numbers of replicas, and which to take."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -11,8 +10,9 @@ from disttrain.simulation.evaluations import Point, Result
 
 _COLUMNS = 40
 _HEIGHTS = "▁▂▃▄▅▆▇█"
-_WORTH = 0.9
-"""More replicas are worth it as long as they take at most this of the time."""
+WORTH = 0.9
+"""More replicas are worth it as long as they take at most this of the time. Less than that is
+about as quick: another seed and the time between two evaluations make as much."""
 _GOOD_USE = 0.5
 
 
@@ -21,11 +21,19 @@ class Outcome:
     """What was simulated of one job."""
 
     job: str
+    manifest: str
+    """The file, as it was named, and what was changed in it."""
+    strategy: str
     target: TargetMetric | None
     less_network: str
     """What the manifest's strategy has against a slow network."""
     results: tuple[Result, ...]
     """By increasing number of replicas."""
+
+    @property
+    def name(self) -> str:
+        """That of no other."""
+        return f"{self.manifest} ({self.strategy})"
 
 
 def advice(outcome: Outcome) -> str:
@@ -38,20 +46,18 @@ def advice(outcome: Outcome) -> str:
         )
     reached = [result for result in results if result.target_met]
     if not reached:
-        return (
-            f"Nobody reaches {_said(outcome.target)}: give the job a longer stop, or another rate"
-        )
+        wanted = target_text(outcome.target)
+        return f"Nobody reaches {wanted}: give the job a longer stop, or another rate"
     taken = _taken(reached)
-    text = (
-        f"Take {_replicas(taken.replicas)}: {_said(outcome.target)} after {_seconds(taken.seconds)}"
-    )
+    after = seconds_text(taken.seconds)
+    text = f"Take {replicas_text(taken.replicas)}: {target_text(outcome.target)} after {after}"
     first = reached[0]
     if first is not taken:
         quicker = first.seconds / taken.seconds
-        text += f", {quicker:.2g} times as fast as {_replicas(first.replicas)}"
+        text += f", {quicker:.2g} times as fast as {replicas_text(first.replicas)}"
     wasted = [each for each in reached if each.replicas > taken.replicas]
     if wasted:
-        text += f". {_replicas(wasted[-1].replicas)}: {_seconds(wasted[-1].seconds)}"
+        text += f". {replicas_text(wasted[-1].replicas)}: {seconds_text(wasted[-1].seconds)}"
     failed = [str(result.replicas) for result in results if not result.target_met]
     if failed:
         text += f". Not reached with {', '.join(failed)}: the rate may be too high for so many"
@@ -70,7 +76,7 @@ def _taken(reached: Sequence[Result]) -> Result:
     """Each step to more replicas has to be worth it; what lies behind a bad one may be."""
     taken = reached[0]
     for result in reached[1:]:
-        if result.seconds <= _WORTH * taken.seconds:
+        if result.seconds <= WORTH * taken.seconds:
             taken = result
     return taken
 
@@ -79,13 +85,12 @@ def text(outcome: Outcome) -> str:
     return "\n".join(_lines(outcome)) + "\n"
 
 
-def to_json(outcomes: Sequence[Outcome]) -> str:
-    return json.dumps([_document(outcome) for outcome in outcomes], indent=2) + "\n"
-
-
-def _document(outcome: Outcome) -> dict[str, object]:
+def document(outcome: Outcome) -> dict[str, object]:
+    """For programs."""
     return {
         "job": outcome.job,
+        "manifest": outcome.manifest,
+        "strategy": outcome.strategy,
         "advice": advice(outcome),
         "runs": [
             {
@@ -115,13 +120,14 @@ _HEAD = (
 
 def _lines(outcome: Outcome) -> Iterator[str]:
     name = stop.said(outcome.target.name if outcome.target else None)
-    yield f"{outcome.job}: {'until ' + _said(outcome.target) if outcome.target else 'to its end'}"
+    end = f"until {target_text(outcome.target)}" if outcome.target else "to its end"
+    yield f"{outcome.name}: {end}"
     yield f"{_HEAD}  {name}"
     first = outcome.results[0]
     for result in outcome.results:
         ages = [result.staleness_at(share) for share in (0.5, 0.99)] if result.staleness else "-"
         staleness = " / ".join(map(str, ages))
-        value = _value(result.points[-1], outcome.target)
+        value = value_of(result.points[-1], outcome.target)
         shown = "-" if value is None else f"{value:.4g}"
         missed = "" if result.target_met is not False else ", not reached"
         yield (
@@ -133,7 +139,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         )
     yield ""
     longest = max(result.seconds for result in outcome.results)
-    yield f"{name} over {_seconds(longest)}:"
+    yield f"{name} over {seconds_text(longest)}:"
     for result in outcome.results:
         yield f"{result.replicas:>8}  {_curve(result, outcome, longest)}"
     yield ""
@@ -142,7 +148,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 
 def _curve(result: Result, outcome: Outcome, longest: float) -> str:
     """One character for each part of the longest run: what was measured last by then."""
-    every = [_value(point, outcome.target) for each in outcome.results for point in each.points]
+    every = [value_of(point, outcome.target) for each in outcome.results for point in each.points]
     known = [value for value in every if value is not None]
     if not known:
         return ""
@@ -151,25 +157,25 @@ def _curve(result: Result, outcome: Outcome, longest: float) -> str:
     for column in range(1, _COLUMNS + 1):
         by = longest * column / _COLUMNS
         so_far = [point for point in result.points if point.seconds <= by * (1 + 1e-9)]
-        value = _value(so_far[-1], outcome.target) if so_far else None
+        value = value_of(so_far[-1], outcome.target) if so_far else None
         found += " " if value is None else _HEIGHTS[round((value - lowest) / span * 7)]
         if by >= result.seconds:
             break
     return found
 
 
-def _value(point: Point, target: TargetMetric | None) -> float | None:
+def value_of(point: Point, target: TargetMetric | None) -> float | None:
     return point.measured.measures.get(target.name) if target else point.measured.loss
 
 
-def _said(target: TargetMetric) -> str:
+def target_text(target: TargetMetric) -> str:
     bound = target.at_least if target.at_least is not None else target.at_most
     return f"{target.name} {'>=' if target.at_least is not None else '<='} {bound:g}"
 
 
-def _replicas(count: int) -> str:
+def replicas_text(count: int) -> str:
     return "1 replica" if count == 1 else f"{count} replicas"
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"

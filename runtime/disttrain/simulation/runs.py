@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from pydantic.alias_generators import to_camel
+
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.simulation.batch_run import SimulatedBatchRun
 from disttrain.simulation.course import Course
@@ -33,7 +35,7 @@ def maker(setting: Setting, machines: Machines, evaluate_every: int) -> Callable
 def require_room(setting: Setting, counts: Sequence[int]) -> None:
     """Raises NotSimulated for more replicas than can be simulated of this strategy."""
     if max(counts) > MOST_IN_THREADS and not _is_of_batches(setting):
-        name = setting.spec.strategy.rule.name
+        name = to_camel(setting.spec.strategy.rule.name)
         message = (
             f"--replicas: {max(counts)} of strategy.{name} are too many; each has its "
             f"model and threads here, so take at most {MOST_IN_THREADS}"

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic.alias_generators import to_camel
+
 from disttrain.coordinator import strategies
 from disttrain.coordinator.strategies.downpour import Asynchronous
 from disttrain.job import defaults
@@ -47,9 +49,10 @@ def prepare(job: DistTrainJob, task: TaskCalls) -> Setting:
     spec = job.spec
     *before, side = strategies.stages(spec)
     if before:
+        name = to_camel(spec.strategy.rule.name)
         message = (
-            f"spec.strategy.{spec.strategy.rule.name}.warmStart: a strategy after another one is "
-            "not simulated; simulate each of them as a job of its own"
+            f"spec.strategy.{name}.warmStart: a strategy after another one is not simulated; "
+            "simulate each of them as a job of its own"
         )
         raise NotSimulated(message)
     model = task.model(spec.seed)

@@ -51,7 +51,7 @@ def test_a_table_a_picture_and_advice_are_printed(
     assert simulated(monkeypatch, job, *said) == 0
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
-    assert lines[0] == "proving: until accuracy >= 0.5"
+    assert lines[0] == f"{job} (downpour): until accuracy >= 0.5"
     assert [line.split()[0] for line in lines[2:4]] == ["1", "2"]
     assert lines[-1].startswith("Take ")
     assert not printed.err, "nobody looks at a terminal"
@@ -62,8 +62,8 @@ def test_the_step_is_measured_here_if_nothing_is_said(
 ) -> None:
     assert simulated(monkeypatch, job, "--replicas", "1", "--json") == 0
     printed = capsys.readouterr()
-    assert re.match(r"proving: a step takes [0-9.e-]+ s here", printed.err)
-    (document,) = json.loads(printed.out)
+    assert re.match(rf"{job}: a step takes [0-9.e-]+ s here", printed.err)
+    (document,) = json.loads(printed.out)["jobs"]
     assert document["runs"][0]["targetMet"]
 
 
@@ -74,10 +74,27 @@ def test_several_manifests_are_compared_each_with_its_fields(
     other.write_text(JOB.replace("name: proving}", "name: other}", 1).replace("0.05", "0.01"))
     said = ("--replicas", "1", "--step-seconds", "0.1", "--set", "spec.stop.epochs=1", "--json")
     assert simulated(monkeypatch, job, other, *said) == 0
-    documents = json.loads(capsys.readouterr().out)
+    whole = json.loads(capsys.readouterr().out)
+    documents = whole["jobs"]
+    assert whole["quickest"]["manifest"] in whole["advice"]
     assert [each["job"] for each in documents] == ["proving", "other"]
     assert documents[0]["runs"] != documents[1]["runs"]
     assert max(each["runs"][0]["samples"] for each in documents) <= 800
+
+
+def test_other_strategies_of_one_manifest_are_compared_and_the_quickest_is_named(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a line that a push and a fetch fill for longer than a step."""
+    local = "spec.strategy={localSteps: {steps: 10, optimizer: {name: SGD, arguments: {lr: 0.05}}}}"
+    said = ("--replicas", "2", "--step-seconds", "0.05", "--bandwidth", "1Mb")
+    assert simulated(monkeypatch, job, *said, "--variant", local) == 0
+    *tables, advice = capsys.readouterr().out.splitlines()
+    assert advice.startswith(f"The quickest is {job}, {local} (localSteps) with 2 replicas: accu")
+    assert [line for line in tables if ": until" in line] == [
+        f"{job} (downpour): until accuracy >= 0.5",
+        f"{job}, {local} (localSteps): until accuracy >= 0.5",
+    ]
 
 
 def test_a_batch_method_is_simulated_with_more_replicas_than_it_has_groups(
@@ -112,8 +129,14 @@ def test_a_batch_method_is_simulated_with_more_replicas_than_it_has_groups(
         (("--straggler", f"1={'9' * 400}"), 2, "999' is none; write 3=4 for a replica 3"),
         (("--bandwidth", f"{'9' * 400}Gb"), 2, "999' is no bandwidth; write 1Gb or 100Mb"),
         (("--replicas", "1,600"), 2, "600 of strategy.downpour are too many"),
+        (
+            ("--replicas", "600", "--set", "spec.strategy={localSteps: {}}"),
+            2,
+            "600 of strategy.localSteps are too many",
+        ),
         (("--replicas", "5000"), 2, "at least 1 and at most 4096"),
         (("--set", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
+        (("--variant", "spec.batchSize=0"), 2, "spec.batchSize: must be"),
         (("--set", "spec.task.entrypoint=proving:Absent"), 1, "Absent"),
     ],
 )

@@ -1,45 +1,16 @@
 """What is advised, and how it is shown."""
 
-import json
 from typing import Any
 
 import pytest
 
+from builders.simulated_outcomes import DOWNPOUR, TARGET, a_result, an_outcome
 from disttrain.job.stop import TargetMetric
-from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.replay.final_values import Measured
 from disttrain.simulation import outcome
 from disttrain.simulation.evaluations import Point, Result
-from disttrain.simulation.outcome import Outcome
-
-DOWNPOUR = Downpour()
-TARGET = TargetMetric(name="accuracy", at_least=0.9)
-
-
-def a_result(replicas: int, seconds: float, *, met: bool | None = True, **fields: Any) -> Result:
-    reached = 0.5 if met is False else 0.95
-    points = [(seconds / 2, 50, 0.5, 0.7), (seconds, 100, reached, 0.4)]
-    defaults: dict[str, Any] = {
-        "samples": 100,
-        "nbytes": 4_000_000_000,
-        "staleness": {0: 1, replicas: 98, 4 * replicas: 1},
-        "computing": 0.9,
-        "points": tuple(
-            Point(seconds=at, samples=count, measured=Measured(loss=loss, measures={"accuracy": a}))
-            for at, count, a, loss in points
-        ),
-    }
-    given = {"replicas": replicas, "seconds": seconds, "target_met": met, **defaults, **fields}
-    return Result(**given)
-
-
-def an_outcome(
-    *results: Result, target: TargetMetric | None = TARGET, strategy: StrategyKind = DOWNPOUR
-) -> Outcome:
-    remedy = strategy.against_a_slow_network
-    return Outcome(job="digits", target=target, less_network=remedy, results=results)
 
 
 def advice(
@@ -108,7 +79,7 @@ def test_the_table_has_a_row_and_a_curve_for_each_run() -> None:
     results = (a_result(1, 100.0), a_result(4, 25.0, met=False))
     text = outcome.text(an_outcome(*results))
     lines = text.splitlines()
-    assert lines[0] == "digits: until accuracy >= 0.9"
+    assert lines[0] == "job.yaml (downpour): until accuracy >= 0.9"
     assert lines[2].split()[:5] == ["1", "100", "1.00", "100", "1"]
     assert lines[3].endswith("0.5, not reached")
     assert "4.00" in lines[3], "how much faster than the first"
@@ -126,10 +97,9 @@ def test_a_value_that_is_not_there_is_a_dash() -> None:
 
 @pytest.mark.parametrize("target", [TARGET, None])
 def test_programs_get_all_of_it(target: TargetMetric | None) -> None:
-    found = an_outcome(a_result(2, 10.0), target=target)
-    (document,) = json.loads(outcome.to_json([found]))
+    document: dict[str, Any] = outcome.document(an_outcome(a_result(2, 10.0), target=target))
     (run,) = document["runs"]
-    assert document["job"] == "digits"
+    assert (document["job"], document["manifest"]) == ("digits", "job.yaml")
     assert (run["replicas"], run["samplesPerSecond"], run["bytes"]) == (2, 10.0, 4_000_000_000)
     assert run["staleness"] == {"0": 1, "2": 98, "8": 1}
     assert run["evaluations"][1] == {
