@@ -1,9 +1,11 @@
 """Ranks of one replica in threads of the test, and a group that they form."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,9 @@ from torch.nn import functional
 
 from builders.local_training import Batch, LocalTraining
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.groups import steps
+from disttrain.groups import gloo, steps
+from disttrain.groups.gloo import GlooGroup
+from disttrain.groups.meeting import FolderMeeting
 from disttrain.groups.steps import Collective, Leader
 from disttrain.job.strategies.local_steps import LocalSteps
 from disttrain.replica.flat_model import FlatModel
@@ -68,6 +72,18 @@ def thread_groups(count: int) -> list[ThreadGroup]:
     return [ThreadGroup(meeting, number) for number in range(count)]
 
 
+def gloo_groups(folder: Path, count: int) -> list[GlooGroup]:
+    """Each is to be used by a thread of its own. The folder is empty or not there."""
+    folder.mkdir(exist_ok=True)
+
+    def form(number: int) -> GlooGroup:
+        meeting = FolderMeeting(folder, time.sleep)
+        return gloo.form(meeting, number, count, "127.0.0.1", lambda: None)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(form, range(count)))
+
+
 class RankedTraining:
     """A replica of several ranks, whose first one trains as `LocalTraining` does."""
 
@@ -77,13 +93,14 @@ class RankedTraining:
         leading: LocalTraining,
         manifest: LocalSteps,
         ranks: int,
+        groups: Sequence[Collective] = (),
     ) -> None:
-        """`model`: makes the others', with values that nobody is to see."""
+        """`model`: makes the others', with values that nobody is to see. `groups`: of each rank."""
         self.leading = leading
         self.following: list[nn.Module] = []
         self._ranks, self._batch = ranks, (torch.empty(0), torch.empty(0))
         self._stepped = threading.Semaphore(0)
-        self._first, *others = thread_groups(ranks)
+        self._first, *others = groups or thread_groups(ranks)
         self._leader = Leader(self._first)
         first = Ranks(self._first, Part(0, ranks), self._leader)
         leading.stepper.divide_among(LeadingRank(first, leading.flat))

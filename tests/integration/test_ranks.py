@@ -10,9 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from builders import local_steps_jobs
+from builders import local_steps_jobs, placements
 from builders.at_night import others_at_night, strikes
-from builders.ranks import thread_groups
+from builders.local_training import LocalTraining, adamw, batches, local_steps
+from builders.networks import a_network
+from builders.parameter_servers import OneShard
+from builders.ranks import RankedTraining, gloo_groups, thread_groups
 from builders.runs import RunningJob
 from disttrain.replay import recording
 from disttrain.replay.recording import NotReplayable
@@ -63,6 +66,34 @@ def test_the_gradient_is_that_of_torchs_distributed_data_parallel(tmp_path: Path
         list(pool.map(average, range(RANKS)))
     for gradient in found:
         torch.testing.assert_close(gradient, wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fragments", [1, 4])
+def test_two_groups_over_gloo_equal_two_learners_of_one_rank(
+    tmp_path: Path, fragments: int
+) -> None:
+    """In one order of events: a step of the one, then a step of the other, with every push done."""
+    optimizer = {**adamw(weight_decay=0.1), "clipNorm": 0.5}
+    manifest = local_steps(steps=4, fragments=fragments, optimizer=optimizer)
+    ends = []
+    for ranks in (1, RANKS):
+        server, of_each = OneShard(0.5), [batches(5), batches(6)]
+        learners = [LocalTraining(a_network(), server, manifest) for _ in of_each]
+        groups = [
+            RankedTraining(a_network, one, manifest, ranks, gloo_groups(tmp_path / name, ranks))
+            for name, one in zip("ab", learners, strict=True)
+            if ranks > 1
+        ]
+        for _ in range(40):
+            for number, one in enumerate(learners):
+                batch = next(of_each[number])
+                groups[number].step(batch) if groups else one.step(batch)
+                one.connection.pushes.wait_answered()
+        for each in groups or learners:
+            each.close()
+        assert len(server.pushes) == 2 * 40 * fragments // 4
+        ends.append(server.values[placements.PARAMETERS].clone())
+    assert float((ends[1] - ends[0]).norm() / ends[0].norm()) < 1e-5
 
 
 def trained(job: RunningJob) -> Tensor:
