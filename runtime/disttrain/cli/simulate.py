@@ -45,7 +45,8 @@ Bandwidth = Annotated[
     ),
 ]
 Latency = Annotated[
-    float, typer.Option(min=0.0, max=1e3, metavar="SECONDS", help="One way, of every message.")
+    str,
+    typer.Option(metavar="TIME", help="One way, of every message: 25ms, 50us, or seconds."),
 ]
 Stragglers = Annotated[
     list[str] | None,
@@ -85,7 +86,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     replicas: Replicas = "1,2,4,8",
     step_seconds: StepSeconds = None,
     bandwidth: Bandwidth = None,
-    latency: Latency = 0.0002,
+    latency: Latency = "0.2ms",
     straggler: Stragglers = None,
     jitter: Jitter = 0.05,
     evaluate_every: EvaluateEvery = None,
@@ -114,6 +115,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
     counts = machines.replica_counts(replicas)
     slower = machines.stragglers(straggler or (), counts[-1])
     speed = None if bandwidth is None else machines.bandwidth(bandwidth)
+    latency_seconds = machines.latency(latency)
     contenders = [
         _Contender(file, change, counts, assignments or ())
         for file in jobs
@@ -126,7 +128,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - One parameter per option.
             jitter=jitter,
             slower=slower,
             bytes_per_second=speed,
-            latency_seconds=latency,
+            latency_seconds=latency_seconds,
         )
         found.append(each.simulated(assumed, evaluate_every))
     if as_json:

@@ -125,7 +125,7 @@ def test_a_batch_method_is_simulated_with_more_replicas_than_it_has_groups(
         (("sub/../job.yaml",), 2, "job.yaml is given twice; name each manifest once"),
         (("--step-seconds", "inf"), 2, "'--step-seconds': must be at most 3600, got inf"),
         (("--step-seconds", "-1"), 2, "'--step-seconds': must be at least 1e-06, got -1"),
-        (("--latency", "1e300"), 2, "'--latency': must be at most 1000, got 1e300"),
+        (("--latency", "1e300"), 2, "--latency: '1e300' is no time of at most 1000 s; write 50us"),
         (("--straggler", f"1={'9' * 400}"), 2, "999' is none; write 3=4 for a replica 3"),
         (("--bandwidth", f"{'9' * 400}Gb"), 2, "999' is no bandwidth; write 1Gb or 100Mb"),
         (("--replicas", "1,600"), 2, "600 of strategy.downpour are too many"),
