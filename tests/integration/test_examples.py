@@ -77,6 +77,22 @@ def test_local_steps_of_three_replicas_reach_the_target_of_the_digits(tmp_path: 
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+def test_image_local_in_partitions_learns_in_an_epoch(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "image-local" / "job-small.yaml"
+    answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.epochs=1")
+    assert answer.code == 0, answer.err
+    assert summary["finalMeasures"]["accuracy"] > 1.5 * CHANCE["image-local"]
+
+
+def test_an_autoencoder_learns_jointly_in_an_epoch(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "autoencoder" / "job-small.yaml"
+    answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.epochs=1")
+    assert answer.code == 0, answer.err
+    # Nothing reconstructed is 0.45 and 0.96.
+    assert summary["finalMeasures"]["squared_error_1"] < 0.35
+    assert summary["finalMeasures"]["squared_error_2"] < 0.7
+
+
 @pytest.mark.nightly
 def test_stacks_of_an_autoencoder_learn_jointly_and_one_after_the_other(tmp_path: Path) -> None:
     for name, manifest in (("joint", "job-small.yaml"), ("greedy", "job.yaml")):
