@@ -80,7 +80,7 @@ class Chaos:
             overtaking=0.2 * bad * (chance.random() < 0.5),
             crash_loss=0.5,
             shortest=0.001,
-            longest=chance.choice([0.02, 0.1, 0.6] if self.is_downpour else [0.01, 0.03, 0.1]),
+            longest=chance.choice([0.01, 0.03, 0.1] if self.is_a_batch else [0.02, 0.1, 0.6]),
         )
         if plan.is_quiet:
             weather = Weather(shortest=0.001, longest=0.01)
@@ -95,15 +95,15 @@ class Chaos:
             network=network,
             folder=Path(),
             job=self._job(),
-            samples=max(24, int(4 * steps / epochs)) if self.is_downpour else batch.SAMPLES,
-            parameters=self.chance.randint(20, 100) if self.is_downpour else batch.DIMENSIONS,
+            samples=batch.SAMPLES if self.is_a_batch else max(24, int(4 * steps / epochs)),
+            parameters=self._parameters(),
             push_every=self.chance.choice([1, 1, 2]),
             queue=self.chance.choice([8, 16]),
             checkpoint_failure=0.1 * (self.chance.random() < 0.2) * (not plan.is_quiet),
             commit_crash=0.02 * (not plan.is_quiet),
         )
         self.replicas, self.shards = self.world.job.spec.replicas.count, self.world.job.spec.shards
-        if not self.is_downpour:
+        if self.is_a_batch:
             self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
             self.world.write_seconds = 0.05
         self.coordinator = SimCoordinator(self.world)
@@ -152,8 +152,8 @@ class Chaos:
         return self.world.job.spec.replicas.partitions
 
     @property
-    def is_downpour(self) -> bool:
-        return self.plan.kind is Kind.DOWNPOUR
+    def is_a_batch(self) -> bool:
+        return self.plan.kind.is_a_batch_method
 
     def _run(self) -> None:
         self.coordinator.start()
@@ -210,13 +210,21 @@ class Chaos:
                 incarnation = self.replaced
         return f"{COORDINATOR}-{incarnation}"
 
+    def _parameters(self) -> int:
+        if self.is_a_batch:
+            return batch.DIMENSIONS
+        least, most = (270, 400) if self.plan.kind is Kind.FRAGMENTS else (20, 100)
+        return self.chance.randint(least, most)
+
     def _job(self) -> DistTrainJob:
         more = [*jobs.of_size(self.replicas, self.shards), *self.plan.more]
-        if not self.is_downpour:
+        if self.is_a_batch:
             return jobs.of_a_method(self.plan.kind, *more)
-        if self.chance.random() < 0.3:
+        if self.chance.random() < 0.3 and self.plan.kind is Kind.DOWNPOUR:
             more.append("spec.strategy.downpour.warmStart.samples=12")
-        return jobs.of_downpour(*more, target=self.plan.target)
+        if self.plan.kind in {Kind.QUORUM, Kind.FRAGMENTS}:
+            more.append(f"spec.strategy.localSteps.quorum={min(2, self.replicas)}")
+        return jobs.of_pushes(self.plan.kind, *more, target=self.plan.target)
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [

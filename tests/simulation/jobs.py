@@ -17,6 +17,11 @@ class Kind(StrEnum):
     """What the job does."""
 
     DOWNPOUR = "downpour"
+    LOCAL_STEPS = "local steps"
+    QUORUM = "quorum"
+    """The same, and shards merge what two replicas have pushed."""
+    FRAGMENTS = "fragments"
+    """The same, and each push is of half of the model."""
     BATCHES = "batches"
     """A method for all data at once."""
     SMALL_BATCHES = "small batches"
@@ -26,14 +31,27 @@ class Kind(StrEnum):
     """With one by a single replica."""
 
     @property
+    def is_a_batch_method(self) -> bool:
+        return self not in _STRATEGIES
+
+    @property
     def has_warm_start(self) -> bool:
         return self in {Kind.AFTER_DOWNPOUR, Kind.AFTER_SGD}
 
 
-def of_downpour(*more: str, target: bool) -> DistTrainJob:
+_LOCAL_STEPS = "steps: 4, outer: {average: {}}, optimizer: {name: SGD, arguments: {lr: 1}}"
+_STRATEGIES = {
+    Kind.DOWNPOUR: "{downpour: {optimizer: {sgd: {learningRate: 1}}}}",
+    Kind.LOCAL_STEPS: f"{{localSteps: {{{_LOCAL_STEPS}}}}}",
+    Kind.QUORUM: f"{{localSteps: {{{_LOCAL_STEPS}}}}}",
+    Kind.FRAGMENTS: f"{{localSteps: {{fragments: 2, {_LOCAL_STEPS}}}}}",
+}
+
+
+def of_pushes(kind: Kind, *more: str, target: bool) -> DistTrainJob:
     """Which ends after its epochs or, with a target, when a measure has reached it."""
     found = [
-        "spec.strategy.downpour.optimizer.sgd.learningRate=1",
+        f"spec.strategy={_STRATEGIES[kind]}",
         "spec.batchSize=4",
         "spec.portionSize=8",
         f"spec.stop.epochs={epochs(target=target)}",

@@ -21,6 +21,7 @@ from disttrain.groups import steps
 from disttrain.transport.header import Role
 from simulation.sim_batch_work import BatchWork
 from simulation.sim_group import SimGroup
+from simulation.sim_local_steps import LocalStepsWork
 from simulation.sim_work import DownpourWork, Place, Work
 from simulation.world import TICK_SECONDS, World, accuracy
 
@@ -97,9 +98,12 @@ class SimReplica(Place):
     def _work(self, joined: messages.Joined) -> None:
         if self.world.job.spec.replicas.partitions > 1:
             self.before_step = steps.Leader(SimGroup(self, joined.member)).before_step
-        rule = self.world.job.spec.strategy.sandblaster
+        strategy = self.world.job.spec.strategy
+        rule = strategy.sandblaster
         work: Work
-        if rule is None or rule.warm_start is not None:
+        if strategy.local_steps is not None:
+            work = LocalStepsWork(self, joined)
+        elif rule is None or rule.warm_start is not None:
             work = DownpourWork(self, joined)
         else:
             work = BatchWork(self, joined, Progress())

@@ -28,6 +28,7 @@ from disttrain.parameter_server.client import (
 from disttrain.parameter_server.conversation import Identity
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.work import HeldLeases, LostLeases, WorkItem, WorkSource
+from disttrain.state.vector import Vector
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.virtual_time import Bell
@@ -103,8 +104,9 @@ class Work(ABC):
         buffer = self.place.transport.memory("replica").allocate("vector", nbytes)
         return buffer, np.frombuffer(buffer.view, numbers)
 
-    def fetch(self) -> FetchResult:
-        found = self.fetches.fetch({self.world.vector: self.buffer})
+    def fetch(self, vector: Vector | None = None) -> FetchResult:
+        """What replicas compute with, unless another vector is named."""
+        found = self.fetches.fetch({vector or self.world.computed_on: self.buffer})
         self.fetched += 1
         return found
 
@@ -168,7 +170,7 @@ class DownpourWork(Work):
         self._push()
 
     def fetch_now(self) -> Values:
-        self._versions = self.fetch().versions
+        self.fetch(self.world.vector)
         return self.values
 
     def _train(self, lease: Lease) -> None:
@@ -183,18 +185,26 @@ class DownpourWork(Work):
             self._push()
             return
         self.place.before_step()
-        self.fetch_now()
+        self._versions = self.fetch().versions
         chance = self.world.chance
         self.world.network.time.wait(self.world.step_seconds * chance.uniform(0.5, 2.0))
         self._accrued.append((lease.id, first, end))
         self._reached = item.position
+        self._computed(end - first)
         if end == lease.samples:
             self._lease = None
         self.steps += 1
         if self.steps % self.world.push_every == 0:
-            self._push()
+            self._push_in_turn()
+
+    def _computed(self, samples: int) -> None:
+        """A step is over."""
+
+    def _push_in_turn(self) -> None:
+        self._push()
 
     def _push(self) -> None:
+        """All that no push has yet."""
         if not self._accrued:
             return
         self._sequence += 1

@@ -13,6 +13,19 @@ from simulation.world import PushName, World
 
 Chunk = tuple[PushName, int]
 Records = NDArray[np.void]
+_CHANGES = (Kind.CHUNK_APPLIED, Kind.PUSHED, Kind.MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A chunk that was applied, a push that was complete then, or a merge."""
+
+    kind: Kind
+    push: PushName
+    chunk: int
+    """Of a merge the number of the fragment."""
+    first: int
+    live_replicas: int
 
 
 @dataclass(slots=True)
@@ -25,6 +38,8 @@ class Told:
     """Those in the values at the end, or with which the warm start has ended."""
     chunks: list[Chunk] = field(default_factory=list)
     """In the same values."""
+    changes: list[Change] = field(default_factory=list)
+    """What has made these values, in its order."""
     after_fence: list[PushName] = field(default_factory=list)
 
 
@@ -51,6 +66,7 @@ def read(world: World, shard: int, cut: int | None = None) -> Told:
     found.held = [_push(record) for record in _of(last, Kind.PUSHED)]
     applied = _of(last, Kind.CHUNK_APPLIED)
     found.chunks = [(_push(record), int(record["chunk"])) for record in applied]
+    found.changes = [_change(record) for record in last if record["kind"] in _CHANGES]
     return found
 
 
@@ -73,6 +89,11 @@ def _saved(world: World, shard: int, checkpoint: int, values: dict[int, Records]
 
 def _of(records: Records, kind: Kind) -> Iterator[Records]:
     return iter(records[records["kind"] == kind])
+
+
+def _change(record: Records) -> Change:
+    numbers = (int(record[name]) for name in ("chunk", "first", "live_replicas"))
+    return Change(Kind(int(record["kind"])), _push(record), *numbers)
 
 
 def _push(record: Records) -> PushName:

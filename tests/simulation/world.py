@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
 from disttrain.groups.errors import GroupLost
+from disttrain.job.merged import OWN
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -49,6 +50,18 @@ class PushName:
     sequence: int
 
 
+class Difference(NamedTuple):
+    """What a push of local steps is of."""
+
+    fragment: int
+    ranges: tuple[Range, ...]
+    """One for each step."""
+
+    @property
+    def samples(self) -> int:
+        return sum(end - first for _, first, end in self.ranges)
+
+
 def accuracy(values: NDArray[np.floating[Any]]) -> float:
     """Of a model: one more update may make it much better or worse."""
     return random.Random(values.tobytes()).random()
@@ -78,6 +91,8 @@ class World:
     commit_crash: float = 0.0
     """That the coordinator dies when a checkpoint is there, and before it notes that."""
     pushed: dict[PushName, tuple[Range, ...]] = field(default_factory=dict)
+    differences: dict[PushName, Difference] = field(default_factory=dict)
+    """Of the same pushes, where they are such."""
     cuts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """Checkpoint, shard -> the incarnation that wrote it, and how many records it had written by
     then."""
@@ -101,6 +116,14 @@ class World:
         """What is trained."""
         of_a_batch = self.job.spec.strategy.sandblaster is not None
         return placements.PARAMETERS_FLOAT64 if of_a_batch else placements.PARAMETERS
+
+    @property
+    def computed_on(self) -> Vector:
+        """What replicas fetch to train with."""
+        strategy = self.job.spec.strategy
+        if strategy.local_steps is None or strategy.local_steps.quorum is None:
+            return self.vector
+        return self.vector.beside(OWN)
 
     @property
     def numbers(self) -> type[np.float32 | np.float64]:
