@@ -28,10 +28,11 @@ SECONDS = timedelta(seconds=120)
 def give_gpus(shared_namespace: Kubectl) -> Iterator[Callable[[int], None]]:
     """Lets one node have so many."""
     node = shared_namespace.items("nodes")[0]["metadata"]["name"]
-    path = f"/status/capacity/{GPU.replace('/', '~1')}"
+    # The kubelet makes the second of the first, after a while.
+    paths = [f"/status/{name}/{GPU.replace('/', '~1')}" for name in ("capacity", "allocatable")]
 
     def patch(**change: str) -> None:
-        text = json.dumps([{"path": path, **change}])
+        text = json.dumps([{"path": path, **change} for path in paths])
         shared_namespace.run(
             "patch", f"node/{node}", "--subresource=status", "--type=json", "-p", text
         )
@@ -160,9 +161,12 @@ def test_each_process_has_a_gpu_of_its_own_and_who_lacks_one_is_told(
     template["spec"]["containers"][0]["resources"]["limits"] = {GPU: 1}
     job.apply(replicas={"count": 2, "partitions": 2, "template": template})
 
+    def placed() -> int:
+        return sum(bool(pod["spec"].get("nodeName")) for pod in job.pods("replica"))
+
+    job.wait_until(lambda: placed() == 3, "three processes have a node")
     job.wait_for_condition("CannotStart", SECONDS, f"Insufficient {GPU}")
-    placed = [pod for pod in job.pods("replica") if pod["spec"].get("nodeName")]
-    assert len(placed) == 3
+    assert placed() == 3
 
     give_gpus(4)
     job.wait_until(lambda: job.status().get("readyReplicas") == 2, "both replicas are whole")
