@@ -155,6 +155,11 @@ class Chaos:
     def is_a_batch(self) -> bool:
         return self.plan.kind.is_a_batch_method
 
+    @property
+    def rolled_back(self) -> bool:
+        """Whether a shard began again, with less than it had applied."""
+        return any(incarnations > 1 for incarnations in self.shard_incarnations)
+
     def _run(self) -> None:
         self.coordinator.start()
         self.time.start(self._launch)

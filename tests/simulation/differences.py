@@ -82,7 +82,7 @@ def missing(chaos: Chaos) -> list[str]:
     What a shard loses as it dies, it may lose of one fragment alone.
     """
     found: list[str] = []
-    if any(incarnations > 1 for incarnations in chaos.shard_incarnations):
+    if chaos.rolled_back:
         return found
     for index, said in enumerate(chaos.told):
         counted = {each for push in said.held for each in chaos.world.pushed[push]}

@@ -90,16 +90,15 @@ def processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
 def _samples(chaos: Chaos) -> list[str]:
     any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
-    rolled_back = any(incarnations > 1 for incarnations in chaos.shard_incarnations)
     expected = chaos.world.samples * (chaos.world.job.spec.stop.epochs or 0)
     if chaos.coordinator.state.reason == StopReason.TARGET_METRIC:
         # What a rollback took of the dead is still to be done again when the job ends early.
         expected = data.samples_done
-        processed = min(processed, expected) if rolled_back else processed
+        processed = min(processed, expected) if chaos.rolled_back else processed
     found = []
     if processed != expected or data.samples_done != expected:
         found.append(f"{processed} processed, {data.samples_done} counted, not {expected}")
-    if rolled_back:
+    if chaos.rolled_back:
         return found
     repeated = sum(any_shard.values()) - len(any_shard)
     if repeated != data.samples_repeated:
@@ -184,9 +183,8 @@ def _warm_start(chaos: Chaos, method: Batch) -> list[str]:
     """Each sample of the warm start was in the updates, and as often as is said."""
     any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
-    rolled_back = any(incarnations > 1 for incarnations in chaos.shard_incarnations)
     # What a rollback took of a dead replica is done again, and not always the very same samples.
-    processed = min(processed, WARM_SAMPLES) if rolled_back else processed
+    processed = min(processed, WARM_SAMPLES) if chaos.rolled_back else processed
     found = []
     if (processed, method.before.samples) != (WARM_SAMPLES, WARM_SAMPLES):
         counted = method.before.samples
@@ -194,6 +192,6 @@ def _warm_start(chaos: Chaos, method: Batch) -> list[str]:
     if len([sample for sample in all_shards if sample[0] == 0]) != chaos.world.samples:
         found.append("the first epoch of the warm start is not whole")
     repeated = sum(any_shard.values()) - len(any_shard)
-    if not rolled_back and repeated != data.samples_repeated:
+    if not chaos.rolled_back and repeated != data.samples_repeated:
         found.append(f"{repeated} samples repeated, {data.samples_repeated} counted")
     return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
 from disttrain.groups.errors import GroupLost
-from disttrain.job.merged import OWN
+from disttrain.job import defaults
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
@@ -120,10 +120,7 @@ class World:
     @property
     def computed_on(self) -> Vector:
         """What replicas fetch to train with."""
-        strategy = self.job.spec.strategy
-        if strategy.local_steps is None or strategy.local_steps.quorum is None:
-            return self.vector
-        return self.vector.beside(OWN)
+        return self.vector.beside(defaults.first_stage(self.job.spec).strategy.rule.computes_on)
 
     @property
     def numbers(self) -> type[np.float32 | np.float64]:

@@ -129,7 +129,7 @@ COMMANDS = (
 
 LATER = {
     "call": "cli.app:call",
-    "check a task's data": "replica.task_calls:check_data",
+    "check a task's data": "replica.prepared:check_data",
     "complete": "cli.app:complete",
     "display on a terminal": "cli.display:LiveDisplay",
     "follow a job": "cli.cluster_live:follow",

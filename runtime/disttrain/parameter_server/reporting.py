@@ -117,11 +117,12 @@ def mean_staleness(deliveries: Deliveries) -> dict[str, float]:
 
 def predicted(errors: Mapping[int, float], deliveries: Deliveries) -> dict[str, Predicted]:
     """By the index of a replica, without replicas that are gone."""
-    means = mean_staleness(deliveries)
     return {
-        str(sender): Predicted(mean_staleness=means[str(sender)], error=error)
-        for sender, error in errors.items()
-        if str(sender) in means
+        str(sender): Predicted(
+            mean_staleness=deliveries.of(sender, incarnation).mean_staleness, error=errors[sender]
+        )
+        for sender, incarnation in sorted(deliveries.admitted.items())
+        if sender in errors
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from disttrain.coordinator.protocol.content import Example
 from disttrain.coordinator.protocol.messages import Join
 from disttrain.groups.steps import Leader
 from disttrain.job import defaults, stop
-from disttrain.job.spec import Spec
+from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import best_model, content, division, evaluation, model_tensors, task_calls
 from disttrain.replica.agreement import ALONE, Act, Agreement, Together
@@ -191,6 +192,18 @@ Check = Callable[[Spec, nn.Module, Mapping[str, GroupFactors]], None]
 """What a job's strategies ask of a model and of what its task says of single parameters."""
 
 
+def check_data(job: DistTrainJob, folder: Path) -> None:
+    """Load the task of a manifest and look at its data, as `prepare` does. Raises TaskError."""
+    _data(task_calls.load(job, folder), job.spec)
+
+
+def _data(task: TaskCalls, spec: Spec) -> tuple[Examples, Examples]:
+    """To train and to test with."""
+    # Portions may be larger than the data: then there is one.
+    batch = spec.batch_size or 1
+    return task.examples(Split.TRAIN, batch), task.examples(Split.TEST, batch)
+
+
 def prepare(config: LaunchConfig, check: Check) -> Prepared:
     """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
     spec = config.job.spec
@@ -198,16 +211,14 @@ def prepare(config: LaunchConfig, check: Check) -> Prepared:
     model, initialise = division.made(task, spec)
     groups = task.parameter_groups(model)
     check(spec, model, groups)
-    # Portions may be larger than the data: then there is one.
-    batch = spec.batch_size or 1
+    tensors = model_tensors.describe(model, defaults.precision(spec), groups, spec.task.frozen)
+    train, test = _data(task, spec)
     prepared = Prepared(
         task=task,
         model=model,
-        tensors=model_tensors.describe(
-            model, defaults.precision(spec), groups, spec.task.frozen
-        ).with_hash(),
-        train=task.examples(Split.TRAIN, batch),
-        test=task.examples(Split.TEST, batch),
+        tensors=tensors.with_hash(),
+        train=train,
+        test=test,
         device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
     )
     if spec.replicas.partitions > 1:

@@ -395,10 +395,3 @@ def load(job: DistTrainJob, folder: Path) -> TaskCalls:
     task = loading.load_task(reference.entrypoint, reference.arguments, folder)
     spec = job.spec
     return TaskCalls(task, defaults.precision(spec), autocasts=defaults.autocasts(spec))
-
-
-def check_data(job: DistTrainJob, folder: Path) -> None:
-    """Load the task of a manifest and look at its data, as replicas do. Raises TaskError."""
-    task = load(job, folder)
-    for split in Split:
-        task.examples(split, job.spec.batch_size or 1)
