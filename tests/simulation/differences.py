@@ -43,11 +43,12 @@ def applied(chaos: Chaos) -> Values:
 
 
 def _apply(said: Told, cuts: list[Cuts], made: Values) -> None:
-    """Each difference is divided by the replicas that lived."""
+    """Each difference is divided by the replicas that lived when its first chunk came."""
+    lived: dict[PushName, int] = {}
     for change in said.changes:
         if change.kind is Kind.CHUNK_APPLIED:
             (cut,) = (each[change.first] for each in cuts if change.first in each)
-            made[cut] -= 1.0 / change.live_replicas
+            made[cut] -= 1.0 / lived.setdefault(change.push, change.live_replicas)
 
 
 def _merge(

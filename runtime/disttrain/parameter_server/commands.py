@@ -110,7 +110,7 @@ class CommandRunner:
 
     def _fence(self, command: commands.Fence) -> Result:
         incarnation = SenderIncarnation(command.index, command.incarnation)
-        self._shard.state.live_replicas = command.live_replicas
+        self._shard.state.live_replicas = max(1, command.live_replicas)
         known = self._shard.fence(incarnation)
         self._serving.forget(command.index, command.incarnation)
         return commands.Fenced(

@@ -9,7 +9,7 @@ from simulation.jobs import Kind
 BLOCK = 10
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.DOWNPOUR])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind.is_a_batch_method])
 @pytest.mark.parametrize("block", seeds(11, before_a_push=1, before_landing=4))
 def test_every_role_may_die_or_sleep_at_any_time(kind: Kind, block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):

@@ -94,7 +94,7 @@ NUMBERS = {
     "plan": 2,
     "replay": 1,
     "scale": 1,
-    "simulate": 4,
+    "simulate": 3,
     "timeline": 3,
 }
 

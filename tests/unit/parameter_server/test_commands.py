@@ -174,6 +174,14 @@ def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path)
     assert runner.checkpoint == 2
 
 
+def test_what_comes_after_the_last_replica_was_fenced_counts_as_one_s() -> None:
+    """It is recorded as what the rule makes of it: 0 would tell a replay nothing."""
+    shard = batch_shards.a_shard()
+    fence = commands.Fence(index=0, incarnation=1, live_replicas=0)
+    runner_of(shard).carry_out(NumberedCommand(id=1, order=fence))
+    assert shard.state.live_replicas == 1
+
+
 def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_path: Path) -> None:
     state = ShardState(index=0, incarnation=1)
     records = create_autospec(Records, instance=True)
