@@ -61,9 +61,11 @@ def test_one_replica_is_the_plain_loop(
     assert serial.distance(found, plain_loop(getattr(torch, precision))) < nearness
 
 
-@pytest.mark.parametrize("settings", ["adopt=replace", "pushAs=int8", "quorum=2"])
-def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
-    with RunningJob(tmp_path, [f"{_LOCAL}.{settings}"], COUNTING) as job:
+@pytest.mark.parametrize(
+    "settings", [["adopt=replace"], ["pushAs=int8"], ["quorum=2", "fetchAs=bfloat16"]]
+)
+def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: list[str]) -> None:
+    with RunningJob(tmp_path, [f"{_LOCAL}.{each}" for each in settings], COUNTING) as job:
         local_steps_jobs.kill_every_role(job, replicas=3)
         job.assert_promises_held()
 

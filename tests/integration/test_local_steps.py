@@ -183,9 +183,10 @@ def test_a_replica_that_is_killed_in_an_evaluation_loses_no_account(tmp_path: Pa
         job.assert_promises_held()
 
 
-def test_rounded_pushes_are_replayed_bit_for_bit(tmp_path: Path) -> None:
+def test_rounded_pushes_and_fetches_are_replayed_bit_for_bit(tmp_path: Path) -> None:
     settings = ["spec.record=true", "spec.replicas.count=2"]
     settings += ["spec.strategy.localSteps.pushAs=int8"]
+    settings += ["spec.strategy.localSteps.fetchAs=bfloat16"]
     with RunningJob(tmp_path, settings, PROVING) as job:
         assert job.wait() == 0
 

@@ -26,6 +26,8 @@ class Rules:
     momentum: float | None = None
     """None: `average`."""
     is_delayed: bool = False
+    rounds_fetches: bool = False
+    """To bfloat16."""
     full_age: int | None = None
     inner_rate: float = 0.05
 
@@ -63,6 +65,7 @@ class Replica:
         self.fetched, self.fetched_at = initial.clone(), [0] * shards
         self.anchor, self.anchored_at = initial.clone(), [0] * shards
         self.rest, self.sent = torch.zeros_like(initial), torch.zeros_like(initial)
+        self._rounds_fetches = rules.rounds_fetches
         vector_to_parameters(initial.clone(), self.model.parameters())
 
     @property
@@ -90,8 +93,15 @@ class Replica:
         assert ((sent.float() - wanted).abs() <= 1.001 * half + 3e-7).all()
         self.sent, self.rest = sent.float(), wanted - sent.float()
 
-    def adopt(self) -> None:
-        """Its own steps since the push are added to what was fetched."""
+    def adopt(self, found: Tensor) -> None:
+        """Its own steps since the push are added to what was fetched.
+
+        Of what the run found only the rounding is taken, and looked at.
+        """
+        if self._rounds_fetches:
+            assert torch.equal(found, found.bfloat16().float())
+            assert ((found - self.fetched).abs() <= 1.001 * self.fetched.abs() / 256 + 3e-7).all()
+            self.fetched = found
         own = self.own + self.fetched - self.anchor
         vector_to_parameters(own, self.model.parameters())
         self.anchor, self.anchored_at = self.fetched.clone(), list(self.fetched_at)

@@ -223,7 +223,7 @@ class FlatModel(GradientViews):
         fetched = self._spare.flat
         for run in runs:
             self.parameters[run.first : run.end].copy_(fetched.tensor[run.first : run.end])
-        fetched.release()
+        self._spare.release()
         if buffers:
             self._incoming_buffers.scatter()
 
@@ -248,7 +248,7 @@ class FlatModel(GradientViews):
             before.sub_(fetched.tensor[part])
             self.parameters[part].sub_(before)
             before.copy_(fetched.tensor[part])
-        fetched.release()
+        self._spare.release()
         if buffers_since is not None:
             self._incoming_buffers.scatter_change(buffers_since)
 

@@ -159,6 +159,17 @@ def test_the_staleness_bound_is_ten_times_what_equal_replicas_cause(adopt: Adopt
             "pushAs: must be float32 with outer.blend, which pushes parameters, not differences, "
             "got int8; take outer.average",
         ),
+        (
+            "{precision: float64, fetchAs: bfloat16}",
+            "fetchAs: must be float32 with precision: float64, of which bfloat16 would keep few "
+            "digits; leave it out",
+        ),
+        (
+            "{outer: {blend: {}}, fetchAs: bfloat16}",
+            "fetchAs: must be float32 with outer.blend, which pushes parameters, not differences, "
+            "got bfloat16; take outer.average",
+        ),
+        ("{fetchAs: int8}", "fetchAs: must be one of 'float32' or 'bfloat16', got 'int8' (text)"),
         ("{fragments: 0}", "fragments: must be at least 1, got 0"),
         ("{steps: 130, fragments: 65}", "fragments: must be at most 64, got 65"),
         (

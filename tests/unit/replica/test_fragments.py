@@ -101,6 +101,34 @@ def test_a_push_and_a_fetch_are_so_many_times_shorter(opened: list[LocalTraining
 
 
 @pytest.mark.parametrize("adopt", ADOPTS)
+@pytest.mark.parametrize("fragments", [1, 8])
+def test_a_rounded_fetch_is_half_as_long(
+    opened: list[LocalTraining], adopt: str, fragments: int
+) -> None:
+    server, given = OneShard(1.0), batches(2)
+    manifest = local_steps(
+        steps=8, fragments=fragments, adopt=adopt, fetch_as="bfloat16", optimizer=adamw()
+    )
+    one = LocalTraining(a_network(), server, manifest)
+    opened.append(one)
+    pushes, fetches = one.connection.pushes.transfers, one.connection.fetches.transfers
+    before = fetches.nbytes
+    for _ in range(64):
+        one.step(next(given))
+        one.connection.pushes.wait_answered()
+    pushed = pushes.nbytes
+    one.stepper.flush()
+    one.stepper._adopt(one.stepper._wait_fetched())
+
+    # What is left of fragments is pushed at the end, and all are fetched at once.
+    last = 2 * one.flat.parameters.numel() if fragments > 1 else 0
+    assert fetches.nbytes - before == pushed / 2 + last
+    wanted = server.values[placements.PARAMETERS]
+    assert distance(one.parameters, wanted) > 0
+    torch.testing.assert_close(one.parameters, wanted.bfloat16().float(), rtol=2**-6, atol=2**-6)
+
+
+@pytest.mark.parametrize("adopt", ADOPTS)
 @pytest.mark.parametrize("push_as", ["bfloat16", "int8"])
 def test_what_rounding_takes_from_a_fragment_is_in_its_next_push(
     opened: list[LocalTraining], adopt: str, push_as: str

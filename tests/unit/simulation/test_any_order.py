@@ -52,6 +52,14 @@ CASES: dict[str, tuple[dict[str, Any], Rules]] = {
         {"pushAs": "bfloat16", "outer": {"nesterov": {"learningRate": 0.7, "momentum": 0.6}}},
         Rules(replicas=REPLICAS, rate=0.7, momentum=0.6),
     ),
+    "fetched as bfloat16": (
+        {"fetchAs": "bfloat16"},
+        Rules(replicas=REPLICAS, rounds_fetches=True),
+    ),
+    "fetched as bfloat16, replace, int8": (
+        {"fetchAs": "bfloat16", "adopt": "replace", "pushAs": "int8"},
+        Rules(replicas=REPLICAS, rounds_fetches=True),
+    ),
     "full age": ({"outer": {"average": {"fullAge": 1}}}, Rules(replicas=REPLICAS, full_age=1)),
 }
 
@@ -131,7 +139,8 @@ class Recorded:
             return push(given)
 
         def adopting(fetched: Any) -> None:
-            self.events.append(lambda to: to.replicas[index].adopt())
+            found = stepper._model._spare.flat.tensor.clone()
+            self.events.append(lambda to: to.replicas[index].adopt(found))
             take_over(fetched)
 
         client.push = pushing  # type: ignore[method-assign, assignment]

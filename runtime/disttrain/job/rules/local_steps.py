@@ -11,7 +11,7 @@ from disttrain.job.outer_rule import OuterMomentum
 from disttrain.job.rule import Rule, for_strategy
 from disttrain.job.spec import Spec
 from disttrain.job.strategies.local_steps import LocalSteps
-from disttrain.job.strategy_kind import Precision, PushedNumbers
+from disttrain.job.strategy_kind import Numbers, Precision, PushedNumbers
 from disttrain.job.torch_optimizers import OptimizerName
 
 _LOCAL_STEPS: Path = ("spec", "strategy", "localSteps")
@@ -87,18 +87,27 @@ def _norms_are_of_differences(_: Spec, found: LocalSteps) -> str | None:
     )
 
 
-def _rounds_differences(_: Spec, found: LocalSteps) -> str | None:
-    if found.push_as is PushedNumbers.FLOAT32:
+def _pushes_what_may_be_rounded(_: Spec, found: LocalSteps) -> str | None:
+    return _rounded(found, found.push_as)
+
+
+def _fetches_what_may_be_rounded(_: Spec, found: LocalSteps) -> str | None:
+    return _rounded(found, found.fetch_as)
+
+
+def _rounded(found: LocalSteps, numbers: PushedNumbers | Numbers) -> str | None:
+    """Parameters that are pushed would bring what rounding did to the shards."""
+    if numbers == Numbers.FLOAT32:
         return None
     if found.precision is Precision.FLOAT64:
         return (
-            f"must be float32 with precision: float64, of which {found.push_as} would keep few "
+            f"must be float32 with precision: float64, of which {numbers} would keep few "
             "digits; leave it out"
         )
     if found.outer.rule.sends_parameters:
         return (
             f"must be float32 with outer.{to_camel(found.outer.rule.name)}, which pushes "
-            f"parameters, not differences, got {found.push_as}; take outer.average"
+            f"parameters, not differences, got {numbers}; take outer.average"
         )
     return None
 
@@ -233,7 +242,13 @@ RULES = (
         "`pushAs` below float32 is for differences of single precision.",
         _PUSH_AS,
         (_LOCAL_STEPS,),
-        for_strategy(LocalSteps, _rounds_differences),
+        for_strategy(LocalSteps, _pushes_what_may_be_rounded),
+    ),
+    Rule(
+        "`fetchAs` below float32 is for single precision, and rules that take differences.",
+        (*_LOCAL_STEPS, "fetchAs"),
+        (_LOCAL_STEPS,),
+        for_strategy(LocalSteps, _fetches_what_may_be_rounded),
     ),
     Rule(
         "`maximumNorm` is for outer rules that take differences.",

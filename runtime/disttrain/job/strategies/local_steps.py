@@ -112,7 +112,12 @@ class LocalSteps(StrategyKind):
     push_as: Annotated[PushedNumbers, Field(strict=False)] = PushedNumbers.FLOAT32
     """What differences travel as. bfloat16: half of the bytes; int8: 3.9 times fewer. A replica
     adds to each difference what rounding took from the one before, so that none of it is lost but
-    by a restart. Shards compute in float32. Buffers and what is fetched travel as they are."""
+    by a restart. Shards compute in float32. Buffers travel as they are."""
+
+    fetch_as: Annotated[Numbers, Field(strict=False)] = Numbers.FLOAT32
+    """What fetched parameters travel as. bfloat16: half of the bytes, each fetch rounded; shards
+    keep float32, and pushes are differences to what was fetched, so that no push carries what
+    rounding did. The first fetch and those for evaluations are float32."""
 
     maximum_norm: Positive | None = None
     """The largest L2 norm of a push. A replica scales a longer one down to it, which the summary
@@ -165,7 +170,7 @@ class LocalSteps(StrategyKind):
     @property
     def formats(self) -> Formats:
         is_rounded = self.push_as is not PushedNumbers.FLOAT32
-        return Formats(self.computes_in, pushed=self.push_as, keeps_errors=is_rounded)
+        return Formats(self.computes_in, self.push_as, is_rounded, self.fetch_as)
 
     @property
     def exchanges(self) -> Exchanges:
