@@ -473,6 +473,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_local_stepper.py",),
     ),
     Mutant(
+        name="fetches of local steps that are never rounded",
+        file=f"{_R}/job/strategies/local_steps.py",
+        old="is_rounded, self.fetch_as)",
+        new="is_rounded)",
+        tests=(f"{_UNIT}/replica/test_fragments.py",),
+    ),
+    Mutant(
+        name="a push of no replica, which a replay takes for one of those before",
+        file=f"{_R}/parameter_server/commands.py",
+        old="max(1, command.live_replicas)",
+        new="command.live_replicas",
+        tests=(f"{_UNIT}/parameter_server/test_commands.py",),
+    ),
+    Mutant(
         name="pushes that name the fetch before the one that they are a difference to",
         file=f"{_R}/replica/local_steps.py",
         old="            self._anchored[fragment.number] = fetched.versions\n",
