@@ -62,7 +62,8 @@ def test_one_replica_is_the_plain_loop(
 
 
 @pytest.mark.parametrize(
-    "settings", [["adopt=replace"], ["pushAs=int8"], ["quorum=2", "fetchAs=bfloat16"]]
+    "settings",
+    others_at_night(["quorum=2", "fetchAs=bfloat16"], ["adopt=replace"], ["pushAs=int8"]),
 )
 def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: list[str]) -> None:
     with RunningJob(tmp_path, [f"{_LOCAL}.{each}" for each in settings], COUNTING) as job:

@@ -100,7 +100,9 @@ def test_a_wire_that_carries_parameters_gives_the_bits_of_the_plain_loop(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "settings", ["adopt=replace", "adopt=add", "pushAs=int8", "maximumNorm=0.5"]
+    "settings",
+    # A limit of the norm has `add`, which is the default.
+    ["maximumNorm=0.5", *others_at_night("adopt=replace", "adopt=add", "pushAs=int8")],
 )
 def test_kills_of_every_role_lose_no_account(tmp_path: Path, settings: str) -> None:
     with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], COUNTING) as job:

@@ -15,7 +15,7 @@ KINDS = [Kind.LOCAL_STEPS, Kind.QUORUM, Kind.FRAGMENTS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", seeds(33, before_a_push=1, before_landing=2))
+@pytest.mark.parametrize("block", seeds(33, before_a_push=1, before_landing=1))
 def test_every_role_may_die_or_sleep_at_any_time(kind: Kind, block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, kind=kind, target=seed % 3 == 0)
