@@ -7,7 +7,8 @@ from pathlib import Path
 from disttrain.launch import linux
 
 _BLOCK_BYTES = 4096
-_MARGIN_BYTES = 512
+_MARGIN_BYTES = 4096
+"""For numbers that become longer, and for the warning that the disk is full, with its paths."""
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -58,7 +59,8 @@ class KeptFile:
         """
         with os.fdopen(self._open_spare(), "wb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            stream.write(content.ljust(max(size, _with_margin(len(content)))))
+            # The margin is for what comes later: a full disk has none for another one.
+            stream.write(content.ljust(size if len(content) <= size else _with_margin(content)))
         if self._made:
             try:
                 linux.exchange(self._spare, self._path)
@@ -83,6 +85,6 @@ class KeptFile:
         return os.open(self._spare, flags, 0o600)
 
 
-def _with_margin(size: int) -> int:
-    """Whole blocks, with room for numbers that become longer."""
-    return -(-(size + _MARGIN_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
+def _with_margin(content: bytes) -> int:
+    """Whole blocks."""
+    return -(-(len(content) + _MARGIN_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES

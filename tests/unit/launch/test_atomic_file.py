@@ -60,6 +60,18 @@ def test_a_kept_file_needs_no_more_room_once_it_was_written_twice(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("size", [10, 3344, 3584, 4096, 5000])
+def test_a_kept_file_has_room_for_what_a_full_disk_adds_to_it(tmp_path: Path, size: int) -> None:
+    """A warning has a path and a remedy, and may be thousands of bytes."""
+    kept = atomic_file.KeptFile(tmp_path / "status.json")
+    for _ in range(2):
+        kept.replace(b"x" * size)
+    before = {each.stat().st_ino: each.stat().st_blocks for each in tmp_path.iterdir()}
+    for _ in range(2):
+        kept.replace(b"x" * (size + 4000))
+        assert {each.stat().st_ino: each.stat().st_blocks for each in tmp_path.iterdir()} == before
+
+
 def test_a_kept_file_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     kept = atomic_file.KeptFile(path)
