@@ -475,8 +475,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="fetches of local steps that are never rounded",
         file=f"{_R}/job/strategies/local_steps.py",
-        old="is_rounded, self.fetch_as)",
-        new="is_rounded)",
+        old="            fetched=self.fetch_as,\n",
+        new="",
         tests=(f"{_UNIT}/replica/test_fragments.py",),
     ),
     Mutant(

@@ -169,8 +169,12 @@ class LocalSteps(StrategyKind):
 
     @property
     def formats(self) -> Formats:
-        is_rounded = self.push_as is not PushedNumbers.FLOAT32
-        return Formats(self.computes_in, self.push_as, is_rounded, self.fetch_as)
+        return Formats(
+            self.computes_in,
+            pushed=self.push_as,
+            keeps_errors=self.push_as is not PushedNumbers.FLOAT32,
+            fetched=self.fetch_as,
+        )
 
     @property
     def exchanges(self) -> Exchanges:
