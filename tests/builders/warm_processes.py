@@ -26,7 +26,7 @@ import pytest
 from disttrain.cli import main as command_line
 from disttrain.cli.table import COMMANDS
 from disttrain.launch import linux, pod, process
-from disttrain.launcher import fork_server, hosts
+from disttrain.launcher import fork_server, hosts, plan
 from disttrain.telemetry import logs
 
 _PRELOADED = [
@@ -39,6 +39,7 @@ _PRELOADED = [
     "disttrain.coordinator.process.server",
     "disttrain.parameter_server.server",
     "disttrain.replica.server",
+    plan.COMPILER,
 ]
 _WARM = {
     "disttrain.launch.process": process.main,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.launches import STAND_INS, TESTS, wait_until
-from disttrain.launcher.fork_messages import Event, Preloaded
+from disttrain.launcher.fork_messages import Preload, Preloaded
 from disttrain.launcher.hosts import ForkHost
 
 COMMANDS = 1000
@@ -24,15 +24,27 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkHost]:
     server.close()
 
 
+def test_libraries_are_imported_before_the_users_module(host: ForkHost, tmp_path: Path) -> None:
+    (tmp_path / "users.py").write_text("import sys\nassert 'colorsys' in sys.modules\n")
+    for libraries in ((), ("no_such_library", "colorsys")):
+        host.preload(Preload(libraries=libraries, module="users", folder=str(tmp_path)))
+    assert [each.error for each in answers_of(host, 2)] == ["AssertionError", ""]
+
+
 def test_what_a_busy_fork_server_is_told_is_not_lost(host: ForkHost, tmp_path: Path) -> None:
     os.kill(host.pid, signal.SIGSTOP)
     for _ in range(COMMANDS):
-        host.preload("math", tmp_path)
+        host.preload(Preload(module="math", folder=str(tmp_path)))
     os.kill(host.pid, signal.SIGCONT)
-    answers: list[Event] = []
+    answers_of(host, COMMANDS)
+
+
+def answers_of(host: ForkHost, commands: int) -> list[Preloaded]:
+    answers: list[Preloaded] = []
 
     def answered() -> bool:
         answers.extend(event for event in host.events() if isinstance(event, Preloaded))
-        return len(answers) == COMMANDS
+        return len(answers) == commands
 
     wait_until(answered, "every command is answered")
+    return answers

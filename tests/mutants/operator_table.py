@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an operator that makes workloads before what they name",
-        file=f"{_O}/reconcile/act.py",
+        file=f"{_O}/reconcile/order.py",
         old="return 0 if keeper is None else _WAVE_OF[keeper.role]",
         new="return 0",
         tests=(f"{_OPERATOR}/reconcile/test_act.py",),

@@ -24,7 +24,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import actions, events, report, workloads
+from disttrain_operator.reconcile import actions, events, order, report, workloads
 from disttrain_operator.reconcile.actions import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -34,15 +34,6 @@ _ENDED = {
     "reason": "NodeLost",
     "message": "its node does not answer; its process is fenced should it still run",
 }
-_ONE_BY_ONE = (actions.Annotate, actions.CheckTemplates, actions.DeleteJob)
-"""What others depend on, or what depends on all others."""
-
-_RIGHTS = 1
-_WAVE_OF = {Role.SHARD: 2, Role.REPLICA: 3, Role.COORDINATOR: 3}
-_WAVES = range(4)
-"""What comes after what it names: rights after the account that gets them, workloads after what
-their pods are made with. Each wave only where nothing of somebody else had a name before."""
-
 _AT_ONCE = 64
 """Requests of one job: those of thousands of replicas would time out waiting for each other."""
 
@@ -73,7 +64,7 @@ class Actor:
         """Do all of it; stops early when the API server refuses a template."""
         waiting: list[actions.Action] = []
         for action in steps:
-            if isinstance(action, _ONE_BY_ONE):
+            if isinstance(action, order.ONE_BY_ONE):
                 await self._at_once(job, waiting)
                 waiting = []
                 await self._do(job, action)
@@ -86,13 +77,13 @@ class Actor:
             await self._record(job, events.replicas_changed(self._added, self._removed))
 
     async def _at_once(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
-        """Do things together, then make workloads; of each wave all is tried before an error.
+        """Do things together, wave by wave; of each wave all is tried before an error.
 
         Where a name is taken nothing is made that would run, and what was made is taken back.
         """
         is_first = not self._workloads(job)
-        for wave in _WAVES:
-            await _all(self._do(job, each) for each in steps if _wave(each) == wave)
+        for wave in order.waves(steps):
+            await _all(self._do(job, each) for each in wave)
             if self._knowledge.in_the_way:
                 if is_first:
                     await self._take_back(job)
@@ -365,16 +356,6 @@ async def _all(calls: Iterable[Awaitable[None]]) -> None:
     for result in await asyncio.gather(*map(one, calls), return_exceptions=True):
         if result is not None:
             raise result
-
-
-def _wave(action: actions.Action) -> int:
-    """When an action is done, among those that are done together."""
-    if not isinstance(action, actions.Create | actions.Renew):
-        return 0
-    if action.child.kind is Kind.RoleBinding:
-        return _RIGHTS
-    keeper = action.child.workload
-    return 0 if keeper is None else _WAVE_OF[keeper.role]
 
 
 def _scaled(action: actions.Rescale) -> dict[str, Any]:

@@ -6,14 +6,12 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 from disttrain.job import names
 from disttrain.job.names import Role
 from disttrain.launch import linux
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launcher.fork_messages import Ended, Event, Preloaded, Started
+from disttrain.launcher.fork_messages import Ended, Event, Preload, Preloaded, Started
 from disttrain.launcher.hangs import Owing
 from disttrain.launcher.hosts import ExecHost, ForkHost
 from disttrain.telemetry import logs
@@ -26,27 +24,19 @@ LONG_IMPORT_SECONDS = 60.0
 """After which the user is told what the job waits for."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserModule:
-    """The module of the task, imported once for all replicas."""
-
-    name: str
-    folder: Path
-
-
 class Fleet:
     """The coordinator runs as a program, shards and replicas are forked by a fork server.
 
-    Replicas wait until the fork server has imported the user's module: its imports often take as
-    long as torch's. A module that starts threads makes the server unfit for forking; then a second
-    one without it forks what comes, and each replica imports the module itself. So it is with a
-    module that ends the server or keeps it for ever: the replicas meet that, too, and their ends
-    are theirs, not everybody's.
+    Replicas wait until the fork server has imported the user's module, whose imports often take as
+    long as torch's, and what else each of them would import. A module that starts threads makes the
+    server unfit for forking; then a second one without it forks what comes, and each replica
+    imports the module itself. So it is with a module that ends the server or keeps it for ever: the
+    replicas meet that, too, and their ends are theirs, not everybody's.
     """
 
-    def __init__(self, folder: RunFolder, module: UserModule) -> None:
+    def __init__(self, folder: RunFolder, module: Preload) -> None:
         self._folder = folder
-        self._module: UserModule | None = module
+        self._module: Preload | None = module
         self._programs = ExecHost()
         self._forks: list[ForkHost] = []
         self._preload_asked = False
@@ -69,7 +59,7 @@ class Fleet:
         if self._module is None:
             self._preloaded = True
         elif not self._preload_asked:
-            server.preload(self._module.name, self._module.folder)
+            server.preload(self._module)
             self._preload_asked = True
             self._tell_of_import_at = time.monotonic() + LONG_IMPORT_SECONDS
 
@@ -92,7 +82,7 @@ class Fleet:
         self._forks = [host for host in self._forks if host.alive]
         if (module := self._importing()) and time.monotonic() >= self._tell_of_import_at:
             self._tell_of_import_at = math.inf
-            words = f"importing '{module.name}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
+            words = f"importing '{module.module}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
             yield f"{words}: no replica starts before it has"
 
     def owing(self) -> list[Owing]:
@@ -126,15 +116,15 @@ class Fleet:
             self._preloaded = False
         return self._forks[-1]
 
-    def _importing(self) -> UserModule | None:
+    def _importing(self) -> Preload | None:
         return self._module if self._preload_asked and not self._preloaded else None
 
-    def _without(self, module: UserModule, server: ForkHost) -> str:
+    def _without(self, module: Preload, server: ForkHost) -> str:
         """Have each replica import the module itself, since it has ended the server."""
         self._module = None
         log = self._folder.log(FORK_SERVER)
         how = f"ended the process that imports it for all ({server.exit})"
-        return f"importing '{module.name}' {how}: each replica imports it; see {log}"
+        return f"importing '{module.module}' {how}: each replica imports it; see {log}"
 
     def _handled(self, event: Event) -> Started | Ended | None:
         match event:

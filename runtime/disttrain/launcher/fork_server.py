@@ -132,6 +132,9 @@ class ForkServer:
 
 
 def _preload(preload: Preload) -> fork_messages.Preloaded:
+    for library in preload.libraries:
+        with suppress(ImportError):
+            importlib.import_module(library)
     sys.path.insert(0, preload.folder)
     # User code may raise anything, SystemExit too; the replicas meet it again and explain it.
     try:

@@ -161,9 +161,9 @@ class ForkHost:
         self._asked.add(name)
         self._send(Start(name=name, config=str(config), log=str(log)))
 
-    def preload(self, module: str, folder: Path) -> None:
+    def preload(self, preload: Preload) -> None:
         self._is_importing = True
-        self._send(Preload(module=module, folder=str(folder)))
+        self._send(preload)
 
     def descriptors(self) -> Sequence[int]:
         """The socket of the server, which also tells of its end."""

@@ -15,9 +15,10 @@ from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launcher import interruption, room
-from disttrain.launcher.fleet import FORK_SERVER, Fleet, UserModule
+from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
+from disttrain.launcher.plan import preload
 from disttrain.launcher.restart_policy import Exit, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
@@ -375,6 +376,6 @@ def run_job(run: Run, watcher: Watcher, open_link: Callable[[Run], CoordinatorLi
     """
     linux.adopt_orphans()
     logs.configure(names.LAUNCHER, run.folder.logs)
-    fleet = Fleet(run.folder, UserModule(run.job.spec.task.module, run.place.task_folder))
+    fleet = Fleet(run.folder, preload(run.job.spec, run.place.task_folder))
     with closing(run):
         return Launcher(run, fleet, lambda: open_link(run), watcher).run()

@@ -12,12 +12,15 @@ from disttrain.job.location import Location
 from disttrain.job.transport import Encryption
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.launcher.fork_messages import Preload
 from disttrain.launcher.plan import (
+    COMPILER,
     Place,
     Threads,
     identities,
     needs_credentials,
     plan,
+    preload,
     share_out,
     warning_of_joiners,
 )
@@ -44,6 +47,21 @@ def test_one_coordinator_and_as_many_members_as_the_manifest_says() -> None:
     job = a_job("spec.replicas.count=3", "spec.parameterServer.shards=2")
     shards, replicas = ["shard-0", "shard-1"], ["replica-0", "replica-1", "replica-2"]
     assert list(plan(job, a_place())) == ["coordinator", *shards, *replicas]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "libraries"),
+    [
+        ((), ()),
+        (("spec.replicas.partitions=2",), (COMPILER,)),
+        (("spec.strategy={localSteps: {steps: 2, optimizer: {name: AdamW}}}",), (COMPILER,)),
+    ],
+)
+def test_what_all_replicas_import_is_imported_once(
+    assignments: tuple[str, ...], libraries: tuple[str, ...]
+) -> None:
+    found = preload(a_job(*assignments).spec, Path("/tasks"))
+    assert found == Preload(libraries=libraries, module="digits", folder="/tasks")
 
 
 def test_shared_memory_is_the_default_and_listens_on_unix_sockets() -> None:
