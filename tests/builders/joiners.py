@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from builders.commands import disttrain
 from builders.runs import TASKS, TIMEOUT_SECONDS, RunningJob
 from builders.warm_processes import WarmCommand
 
@@ -67,12 +68,10 @@ class Invited(NamedTuple):
 
 
 def invite(job: RunningJob, *more: str) -> Invited:
-    told = subprocess.run(
-        command("invite", str(job.output), *more), capture_output=True, text=True, check=True
-    )
-    words = told.stderr.partition("#")[0].split()
+    told = disttrain("invite", job.output, *more)
+    words = told.err.partition("#")[0].split()
     assert words[:2] == ["disttrain", "join"]
-    return Invited(words[2], told.stdout.strip())
+    return Invited(words[2], told.out.strip())
 
 
 class Joiner:

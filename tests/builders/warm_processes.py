@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import torch.multiprocessing
 
 from disttrain.cli import main as command_line
 from disttrain.cli.table import COMMANDS
@@ -127,6 +128,14 @@ def context() -> ForkServerContext:
             patch.setenv(name, value)
         forkserver.ensure_running()
     return found
+
+
+def together(work: Callable[..., None], arguments: tuple[object, ...], processes: int) -> None:
+    """Run `work(rank, *arguments)` in so many processes at once. Raises what one of them raises."""
+    context()
+    torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+        work, arguments, nprocs=processes, start_method="forkserver"
+    )
 
 
 def _run(

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,8 @@ from disttrain.replica import ledger as replica_ledger
 
 def audited(folder: Path) -> tuple[int, dict[str, Any]]:
     """Exit code and findings of the command."""
-    command = [sys.executable, "-m", "disttrain", "audit", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    return done.returncode, json.loads(done.stdout) if done.stdout else {}
+    answer = disttrain("audit", folder, "--json")
+    return answer.code, json.loads(answer.out) if answer.out else {}
 
 
 def standings(found: dict[str, Any]) -> dict[str, str]:

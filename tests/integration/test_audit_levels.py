@@ -1,13 +1,12 @@
 """spec.audit in real runs: bounded ledgers that still prove what they can, or none at all."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from builders.batch_jobs import BATCH_JOB
+from builders.commands import disttrain
 from builders.runs import RunningJob
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.ledger import Kind
@@ -16,9 +15,8 @@ _OFTEN = ["spec.checkpoint.everySeconds=0.1", "spec.checkpoint.keepLast=1"]
 
 
 def audit(folder: Path) -> tuple[int, str]:
-    command = [sys.executable, "-m", "disttrain", "audit", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    answer = disttrain("audit", folder)
+    return answer.code, " ".join((answer.out + answer.err).split())
 
 
 def has_folded(path: Path, kind: Kind, least: int = 1) -> Callable[[object], bool]:

@@ -1,22 +1,20 @@
 """The commands for checkpoints on what a real run has written."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import commands
 from builders.runs import RunningJob
 
 
-def disttrain(*arguments: object) -> str:
+def disttrain(*arguments: str | Path) -> str:
     """What the command prints; it must succeed."""
-    command = [sys.executable, "-m", "disttrain", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    answer = commands.disttrain(*arguments)
+    assert answer.code == 0, answer.err
+    return answer.out
 
 
 @pytest.fixture(name="output", scope="module")

@@ -1,7 +1,5 @@
 """Jobs of local steps in fragments: exact accounts whoever is killed, and records that replay."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from torch import nn
 
 from builders import local_steps_jobs
 from builders.at_night import others_at_night
+from builders.commands import disttrain
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain.task import checks
@@ -127,10 +126,9 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path, settings: str) -
     ) as job:
         assert job.wait() == 0
 
-        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "bit-identical" in done.stdout
+        answer = disttrain("replay", job.output)
+    assert answer.code == 0, answer
+    assert "bit-identical" in answer.out
 
 
 def test_too_many_fragments_end_the_job_before_it_trains(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Jobs of local steps: one replica is the plain loop, and kills lose what was not pushed alone."""
 
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from builders import local_steps_jobs
 from builders.at_night import others_at_night
+from builders.commands import disttrain
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 from disttrain.replay import outcome
@@ -166,9 +165,8 @@ def test_a_run_with_evaluations_beside_its_steps_is_replayed_bit_for_bit(
         assert job.wait() == 0
         assert job.summary()["evaluations"] > 1
 
-        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        answer = disttrain("replay", job.output)
+    assert answer.code == 0, answer
 
 
 def test_a_replica_that_is_killed_in_an_evaluation_loses_no_account(tmp_path: Path) -> None:
@@ -192,9 +190,8 @@ def test_rounded_pushes_and_fetches_are_replayed_bit_for_bit(tmp_path: Path) -> 
     with RunningJob(tmp_path, settings, PROVING) as job:
         assert job.wait() == 0
 
-        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        answer = disttrain("replay", job.output)
+    assert answer.code == 0, answer
 
 
 def test_a_job_is_resumed_by_the_rule_that_it_had(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """A job that keeps a moving average: what it measures, exports and can repeat, beside PyTorch's."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD, Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from builders.commands import disttrain
 from builders.runs import RunningJob
 from oracles import serial
 from oracles.serial import AfterStep, Course
@@ -42,11 +41,6 @@ spec:
 """
 BATCH, HALF_LIFE = 8, 200
 """Of 800 samples."""
-
-
-def command(*words: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "disttrain", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=240, check=False)
 
 
 class Averaging:
@@ -81,7 +75,7 @@ def test_evaluations_and_exports_are_of_the_average_and_the_parameters_can_be_ha
         scheduler=averaging.follow,
     )
     exported, plain = job.output / "model.safetensors", tmp_path / "plain.safetensors"
-    assert command("export", job.output, plain, "--vector", "parameters").returncode == 0
+    assert disttrain("export", job.output, plain, "--vector", "parameters").code == 0
     assert distance(load_file(plain), model) < 1e-6
 
     for parameter, average in zip(model.parameters(), averaging.averages, strict=True):
@@ -94,11 +88,11 @@ def test_evaluations_and_exports_are_of_the_average_and_the_parameters_can_be_ha
     found = [line["evaluation"]["loss"] for line in map(json.loads, lines) if "evaluation" in line]
     assert found[-1] == pytest.approx(measured["loss"], rel=1e-5)
 
-    said = command("evaluate", job.output)
-    assert f"loss {measured['loss']:.4g}"[:9] in said.stdout
-    wrong = command("export", job.output, tmp_path / "none", "--vector", "velocity")
-    assert wrong.returncode == 1
-    assert "name one of average, momentum, parameters" in wrong.stderr
+    said = disttrain("evaluate", job.output)
+    assert f"loss {measured['loss']:.4g}"[:9] in said.out
+    wrong = disttrain("export", job.output, tmp_path / "none", "--vector", "velocity")
+    assert wrong.code == 1
+    assert "name one of average, momentum, parameters" in wrong.err
 
 
 @pytest.mark.nightly
@@ -112,8 +106,8 @@ def test_an_asynchronous_run_with_an_average_is_repeated_bit_for_bit(tmp_path: P
     with RunningJob(tmp_path, several, JOB) as job:
         assert job.wait() == 0
 
-    answer = command("replay", job.output, "--json")
-    found: dict[str, Any] = json.loads(answer.stdout) if answer.stdout else {}
-    assert (answer.returncode, found.get("differences")) == (0, []), answer.stderr
+    answer = disttrain("replay", job.output, "--json")
+    found: dict[str, Any] = json.loads(answer.out) if answer.out else {}
+    assert (answer.code, found.get("differences")) == (0, []), answer.err
     assert found["values"]["first_difference"] == ""
-    assert command("audit", job.output).returncode == 0
+    assert disttrain("audit", job.output).code == 0

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from torch import multiprocessing
 
 from builders import partition_processes
 from builders.divided import far
+from builders.warm_processes import together
 
 
 @pytest.mark.timeout(300)
@@ -18,7 +18,7 @@ def test_processes_train_what_one_does(grid: tuple[int, int], tmp_path: Path) ->
     plain = partition_processes.a_model()
     partition_processes.train(plain)
 
-    multiprocessing.spawn(partition_processes.one, (grid, str(tmp_path)), nprocs=size)  # type: ignore[no-untyped-call, attr-defined]
+    together(partition_processes.one, (grid, str(tmp_path)), size)
 
     parts = [safetensors.torch.load_file(tmp_path / f"{rank}.safetensors") for rank in range(size)]
     for name, wanted in plain.named_parameters():

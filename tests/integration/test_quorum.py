@@ -1,13 +1,12 @@
 """Jobs that merge by a quorum: kills of every role lose no account, and a record gives the bits."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from builders import local_steps_jobs
 from builders.at_night import others_at_night
+from builders.commands import disttrain
 from builders.local_steps_jobs import EPOCHS, SAMPLES, applied
 from builders.runs import RunningJob
 
@@ -51,7 +50,6 @@ def test_a_recorded_run_is_replayed_bit_for_bit(tmp_path: Path, settings: str) -
     with RunningJob(tmp_path, [f"spec.strategy.localSteps.{settings}"], PROVING) as job:
         assert job.wait() == 0
 
-        command = [sys.executable, "-m", "disttrain", "replay", str(job.output)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "bit-identical" in done.stdout
+        answer = disttrain("replay", job.output)
+    assert answer.code == 0, answer
+    assert "bit-identical" in answer.out

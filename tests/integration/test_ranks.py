@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 
 from builders import local_steps_jobs, placements
 from builders.at_night import others_at_night, strikes
@@ -17,6 +16,7 @@ from builders.networks import a_network
 from builders.parameter_servers import OneShard
 from builders.ranks import RankedTraining, gloo_groups, thread_groups
 from builders.runs import RunningJob
+from builders.warm_processes import together
 from disttrain.replay import recording
 from disttrain.replay.recording import NotReplayable
 from disttrain.replica.gradient_check import PresentGradients
@@ -46,7 +46,7 @@ EPOCHS = 2
 
 
 def test_the_gradient_is_that_of_torchs_distributed_data_parallel(tmp_path: Path) -> None:
-    spawn(data_parallel.write_gradient, (str(tmp_path),), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    together(data_parallel.write_gradient, (str(tmp_path),), RANKS)
     wanted = torch.load(tmp_path / "gradient.pt")
 
     groups, found = thread_groups(RANKS), [torch.empty(0)] * RANKS

@@ -1,8 +1,6 @@
 """`disttrain replay` reproduces asynchronous runs bit for bit."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 import yaml
 
 from builders.at_night import others_at_night
+from builders.commands import disttrain
 from builders.runs import RunningJob
 from disttrain.errors import FinalError
 from disttrain.parameter_server import records
@@ -25,17 +24,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def replayed(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, findings and error of the command."""
-    command = [sys.executable, "-m", "disttrain", "replay", str(folder), "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+    answer = disttrain("replay", folder, "--json", *options)
+    return answer.code, json.loads(answer.out) if answer.out else {}, answer.err
 
 
 def run(output: Path, *assignments: str) -> Path:
     """A small asynchronous run of the digits, recorded."""
-    command = [sys.executable, "-m", "disttrain", "run", str(EXAMPLES / "digits/job-small.yaml")]
-    for assignment in ("spec.record=true", *assignments):
-        command += ["--set", assignment]
-    subprocess.run([*command, "--output", str(output)], timeout=240, check=True)
+    options = [f"--set={each}" for each in ("spec.record=true", *assignments)]
+    answer = disttrain("run", EXAMPLES / "digits/job-small.yaml", *options, "--output", output)
+    assert answer.code == 0, answer
     return output
 
 
@@ -137,10 +134,7 @@ def test_half_of_the_bits_in_computing_and_on_the_way_are_reproduced(tmp_path: P
 
     assert (code, found.get("differences")) == (0, []), error
     assert found["values"]["first_difference"] == ""
-    promises = subprocess.run(
-        [sys.executable, "-m", "disttrain", "audit", str(folder)], check=False, timeout=240
-    )
-    assert promises.returncode == 0
+    assert disttrain("audit", folder).code == 0
 
 
 def test_parameter_groups_and_local_steps_are_reproduced(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 
+from builders.warm_processes import together
 from disttrain.replica.pieces import rows
 from disttrain.replica.task_calls import TaskCalls
 from oracles import sharded, sharded_learners
@@ -19,7 +19,7 @@ from oracles.sharded import CASES, FAILURES, RANKS, Measured
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
-    spawn(sharded.write_steps, (str(folder),), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    together(sharded.write_steps, (str(folder),), RANKS)
     return folder
 
 
@@ -72,14 +72,14 @@ def test_tensors_come_whole_to_the_first_rank(found: Path) -> None:
 
 
 def test_a_rank_that_fails_alone_ends_the_group(tmp_path: Path) -> None:
-    spawn(sharded.write_ends, (str(tmp_path),), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    together(sharded.write_ends, (str(tmp_path),), RANKS)
     for rank in range(RANKS):
         ends = json.loads((tmp_path / f"{rank}.json").read_text())
         assert ends.keys() == set(FAILURES)
 
 
 def test_two_learners_of_two_ranks_equal_two_of_one_rank(tmp_path: Path) -> None:
-    spawn(sharded_learners.write, (str(tmp_path),), nprocs=sharded_learners.RANKS)  # type: ignore[no-untyped-call]
+    together(sharded_learners.write, (str(tmp_path),), sharded_learners.RANKS)
     for case in sharded_learners.OPTIMIZERS:
         files = [tmp_path / f"{rank}-{case}.safetensors" for rank in range(sharded_learners.RANKS)]
         ranks, alone = [load_file(file) for file in files], sharded_learners.of_one_rank(case)

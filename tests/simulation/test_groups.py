@@ -18,7 +18,7 @@ def faulty(seed: int) -> dict[str, Any]:
     return {"target": seed % 3 == 0, "more": OF_TWO, "faults": 2 + seed % 5}
 
 
-@pytest.mark.parametrize("block", seeds(20, before_a_push=3, before_landing=6))
+@pytest.mark.parametrize("block", seeds(20, before_a_push=1, before_landing=3))
 def test_processes_of_a_group_may_die_and_sleep_at_any_time(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, **faulty(seed))

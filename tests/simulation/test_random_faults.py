@@ -9,7 +9,7 @@ from simulation.jobs import Kind
 BLOCK = 20
 
 
-@pytest.mark.parametrize("block", seeds(100, before_a_push=8, before_landing=16))
+@pytest.mark.parametrize("block", seeds(100, before_a_push=4, before_landing=8))
 def test_every_role_may_die_and_replicas_may_sleep_at_any_time(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, shard_faults=True, target=seed % 3 == 0)

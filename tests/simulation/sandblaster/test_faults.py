@@ -10,7 +10,7 @@ BLOCK = 10
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind.is_a_batch_method])
-@pytest.mark.parametrize("block", seeds(11, before_a_push=1, before_landing=4))
+@pytest.mark.parametrize("block", seeds(11, before_a_push=1, before_landing=1))
 def test_every_role_may_die_or_sleep_at_any_time(kind: Kind, block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         run = chaos.run(seed, kind=kind, faults=4)
