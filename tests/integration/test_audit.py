@@ -31,13 +31,16 @@ def standings(found: dict[str, Any]) -> dict[str, str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A recorded run in which shard 0 and replica 1 were killed."""
     folder = tmp_path_factory.mktemp("run")
-    assignments = ["spec.record=true", "spec.stop.epochs=60", "spec.checkpoint.everySeconds=0.5"]
+    hurry = folder / "hurry"
+    assignments = ["spec.record=true", "spec.stop.epochs=6", "spec.checkpoint.everySeconds=0.5"]
+    assignments += [f"spec.task.arguments={{step_seconds: 0.1, hurry: {hurry}}}"]
     with RunningJob(folder, assignments) as job:
         job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
         job.kill("shard-0")
         job.wait_until(lambda _: (job.output / "ledger" / "shard-0.i2.bin").exists())
         job.kill("replica-1")
         job.wait_until(lambda _: (job.output / "ledger" / "replica-1.i2.bin").exists())
+        hurry.touch()
         assert job.wait() == 0
         yield job.output
 

@@ -1,8 +1,10 @@
 """Jobs whose replicas are partitions train what one process for each would."""
 
+import functools
 import json
 import shutil
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,17 @@ def trained(folder: Path, *assignments: str) -> dict[str, Tensor]:
         return load_file(job.output / "model.safetensors")
 
 
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Tensor]]:
+    """What a job whose replica is one process trains, by its assignments."""
+
+    @functools.cache
+    def of(*assignments: str) -> dict[str, Tensor]:
+        return trained(tmp_path_factory.mktemp("one") / "job", *assignments)
+
+    return of
+
+
 def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     assert found.keys() == wanted.keys()
     here, there = (
@@ -117,9 +130,13 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     ],
 )
 def test_the_model_is_that_of_one_process(
-    tmp_path: Path, strategy: tuple[str, ...], replicas: str, bound: float
+    tmp_path: Path,
+    one_process: Callable[..., dict[str, Tensor]],
+    strategy: tuple[str, ...],
+    replicas: str,
+    bound: float,
 ) -> None:
-    one = trained(tmp_path / "one", *strategy)
+    one = one_process(*strategy)
     divided = f"spec.replicas={{count: 1, device: cpu, threads: 1, {replicas}}}"
     several = trained(tmp_path / "several", *strategy, divided)
     assert distance(several, one) <= bound

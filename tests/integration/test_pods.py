@@ -1,6 +1,7 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,13 +29,23 @@ pytestmark = pytest.mark.landing
 
 SAMPLES = 1024
 EPOCHS = 2
-SLOW = {"spec.task.arguments": {"step_seconds": 0.12}}
-"""Long enough for a process to start again while the job trains."""
-SLOWER = {"spec.task.arguments": {"step_seconds": 0.25}}
-"""Also for a shard that lingers while it is pushed to."""
 MEMBERS = ALL[1:]
 SHARDS = ("shard-0", "shard-1")
 REPLICAS = ("replica-a", "replica-b")
+
+
+def slow(folder: Path) -> dict[str, Any]:
+    """Of a job that lasts until `complete_at_once`."""
+    return {"spec.task.arguments": {"step_seconds": 0.25, "hurry": str(folder / "hurry")}}
+
+
+def complete_at_once(job: PodJob) -> None:
+    (job.folder / "hurry").touch()
+    job.complete()
+
+
+def has_restarted(role: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: bool(status["restarts"][role] == 1)
 
 
 def begun(status: dict[str, Any]) -> bool:
@@ -133,11 +144,12 @@ def test_a_killed_replica_stays_away_as_long_as_the_manifest_says_and_lives(
 
 
 def test_a_killed_shard_comes_back_and_no_replica_ends(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    with PodJob(tmp_path, slow(tmp_path)) as job:
         job.start(*ALL)
         job.wait_until(lambda status: begun(status) and status["checkpoints"] >= 1)
         job.restart("shard-1")
-        job.complete()
+        job.wait_until(has_restarted("shard"))
+        complete_at_once(job)
 
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
         assert all(job.is_running(name) for name in MEMBERS)
@@ -145,11 +157,12 @@ def test_a_killed_shard_comes_back_and_no_replica_ends(tmp_path: Path) -> None:
 
 
 def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    with PodJob(tmp_path, slow(tmp_path)) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.restart("coordinator")
-        job.complete()
+        job.wait_until(has_restarted("coordinator"))
+        complete_at_once(job)
 
         summary = job.summary()
         assert summary["restarts"] == {"coordinator": 1, "shard": 0, "replica": 0}
@@ -159,7 +172,7 @@ def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    with PodJob(tmp_path, slow(tmp_path)) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.tell_to_end("coordinator")
@@ -176,7 +189,7 @@ def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
 def test_a_job_that_is_suspended_goes_on_where_it_was(
     tmp_path: Path, first: tuple[str, ...]
 ) -> None:
-    with PodJob(tmp_path, SLOW | {"spec.checkpoint.everySeconds": 1000}) as job:
+    with PodJob(tmp_path, slow(tmp_path) | {"spec.checkpoint.everySeconds": 1000}) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.tell_to_end(*first)
@@ -188,14 +201,14 @@ def test_a_job_that_is_suspended_goes_on_where_it_was(
         assert not (job.output / "summary.json").exists()
 
         job.start(*ALL)
-        job.complete()
+        complete_at_once(job)
         assert_nothing_was_lost_or_repeated(job)
         assert trained(job)["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
         job.assert_promises_held()
 
 
 def test_a_shard_that_is_told_to_end_loses_nothing(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOWER | {"spec.checkpoint.everySeconds": 1000}) as job:
+    with PodJob(tmp_path, slow(tmp_path) | {"spec.checkpoint.everySeconds": 1000}) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.tell_to_end("shard-0")
@@ -203,7 +216,7 @@ def test_a_shard_that_is_told_to_end_loses_nothing(tmp_path: Path) -> None:
         assert job.is_running("coordinator")
         assert "saved version=" in job.log("shard-0")
         job.start("shard-0")
-        job.complete()
+        complete_at_once(job)
 
         assert_nothing_was_lost_or_repeated(job)
         assert trained(job)["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
@@ -231,13 +244,13 @@ def test_who_is_told_to_end_before_its_imports_are_done_ends(
 
 
 def test_replicas_come_and_go_while_the_job_trains(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    with PodJob(tmp_path, slow(tmp_path)) as job:
         job.start("coordinator", *SHARDS, "replica-a", "replica-b", "replica-c")
         job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 3)
         job.tell_to_end("replica-a", "replica-c")
         assert [job.wait("replica-a"), job.wait("replica-c")] == [0, 0]
         job.wait_until(lambda status: status["liveReplicas"] == 1, timeout=15)
-        job.complete()
+        complete_at_once(job)
 
         assert_nothing_was_lost_or_repeated(job)
         assert job.summary()["restarts"]["replica"] == 0
@@ -276,7 +289,7 @@ def is_ready(address: str) -> bool:
 
 
 def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    with PodJob(tmp_path, slow(tmp_path)) as job:
         job.start(*ALL)
         status = job.wait_until(begun)
         addresses = [each["metricsAddress"] for each in (status, *status["members"])]

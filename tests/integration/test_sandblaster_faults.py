@@ -1,5 +1,6 @@
 """Processes of a job with a batch method are killed and slowed: the bits are the same."""
 
+import json
 import os
 import signal
 import threading
@@ -20,9 +21,21 @@ from builders.runs import RunningJob, set_field
 pytestmark = pytest.mark.landing
 
 WITHOUT_PENALTY = "spec.task.arguments={penalty: 0}"
+SLOW = {"portion_seconds": 0.02}
 OF_TWO = "spec.replicas.partitions=2"
-SLOW = "spec.task.arguments={portion_seconds: 0.02}"
-SLOW_WITHOUT_PENALTY = "spec.task.arguments={portion_seconds: 0.02, penalty: 0}"
+
+
+def slow(folder: Path, **more: object) -> str:
+    """Portions take their time until the test has struck; see `hurry`."""
+    return f"spec.task.arguments={json.dumps({**SLOW, 'hurry': str(folder / 'hurry'), **more})}"
+
+
+def hurry(job: RunningJob) -> None:
+    (job.output.parent / "hurry").touch()
+
+
+def has_restarted(role: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: status["restarts"][role] == 1
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +88,7 @@ def stop_early(job: RunningJob) -> None:
 
 
 def assert_ends_with_the_bits_of(undisturbed: dict[str, Tensor], job: RunningJob) -> None:
+    hurry(job)
     assert job.wait() == 0
     assert job.summary()["reason"] == "Converged"
     assert batch_jobs.same_bits(batch_jobs.exported(job.output), undisturbed)
@@ -84,10 +98,11 @@ def assert_ends_with_the_bits_of(undisturbed: dict[str, Tensor], job: RunningJob
 def test_a_killed_replicas_groups_are_computed_by_others(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         survivor = job.pid("replica-1")
         job.kill("replica-0")
+        job.wait_until(has_restarted("replica"))
         assert_ends_with_the_bits_of(undisturbed, job)
 
         assert job.summary()["restarts"]["replica"] == 1
@@ -99,10 +114,11 @@ def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor], killed: int
 ) -> None:
     pair = ("replica-0-0", "replica-0-1")
-    with RunningJob(tmp_path, [SLOW_WITHOUT_PENALTY, OF_TWO], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path, penalty=0), OF_TWO], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         before, others = [job.pid(name) for name in pair], job.pid("replica-1-0")
         job.kill(pair[killed])
+        job.wait_until(has_restarted("replica"))
         assert_ends_with_the_bits_of(undisturbed_pair, job)
 
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
@@ -113,7 +129,7 @@ def test_a_replica_of_two_processes_loses_one_and_comes_back_whole(
 def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         job.signal("replica-0", signal.SIGTERM)
         assert_ends_with_the_bits_of(undisturbed, job)
@@ -124,7 +140,9 @@ def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
 def test_all_go_on_from_the_checkpoint_before_a_damaged_one(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"], BATCH_JOB) as job:
+    with RunningJob(
+        tmp_path, [slow(tmp_path), "spec.checkpoint.everySeconds=0.4"], BATCH_JOB
+    ) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 3)
         # None is committed before the shard is back: it would have to write its part.
         stop_between_checkpoints(job)
@@ -168,7 +186,7 @@ def _tell(pid: int, number: int) -> None:
 def test_groups_of_a_slow_replica_are_copied(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         job.wait_until(at(2))
         with ten_times_slower(job, "replica-0"):
             job.wait_until(lambda status: status["sandblaster"]["copies"] >= 1)
@@ -178,19 +196,33 @@ def test_groups_of_a_slow_replica_are_copied(
 
 
 @pytest.mark.parametrize(
-    ("stage", "groups_done"),
-    [("preparing", 0), ("computing", 0), ("computing", 6), ("measuring", 8)],
+    ("process", "stage", "groups_done"),
+    [
+        ("shard-1", "computing", 6),
+        ("shard-1", "measuring", 8),
+        ("coordinator", "preparing", 0),
+        *(
+            pytest.param(*strike, marks=pytest.mark.nightly)
+            for strike in (
+                ("coordinator", "computing", 0),
+                ("coordinator", "computing", 6),
+                ("coordinator", "measuring", 8),
+                ("shard-1", "preparing", 0),
+                ("shard-1", "computing", 0),
+            )
+        ),
+    ],
 )
-@pytest.mark.parametrize("process", ["shard-1", "coordinator"])
 def test_a_process_that_is_killed_changes_no_bit(
     tmp_path: Path, undisturbed: dict[str, Tensor], process: str, stage: str, groups_done: int
 ) -> None:
-    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         job.wait_until(in_stage(stage, groups_done))
         job.kill(process)
+        role = process.partition("-")[0]
+        job.wait_until(has_restarted(role))
         assert_ends_with_the_bits_of(undisturbed, job)
 
-        role = process.partition("-")[0]
         assert job.summary()["restarts"][role] == 1
         if role == "shard":
             assert job.summary()["sandblaster"]["returns"] >= 1
@@ -199,7 +231,7 @@ def test_a_process_that_is_killed_changes_no_bit(
 def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         stop_early(job)
         job.resume()
         assert_ends_with_the_bits_of(undisturbed, job)
@@ -209,10 +241,11 @@ def test_a_job_that_was_stopped_goes_on_in_partitions(
     tmp_path: Path, undisturbed_pair: dict[str, Tensor]
 ) -> None:
     """That its history is used again is not seen here: without it, it converges to the same."""
-    with RunningJob(tmp_path, [SLOW_WITHOUT_PENALTY], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [slow(tmp_path, penalty=0)], BATCH_JOB) as job:
         stop_early(job)
         set_field(job.output, "replicas.partitions", 2)
         job.resume()
+        hurry(job)
         assert job.wait() == 0, job.printed()
         assert job.summary()["reason"] == "Converged"
         assert_close(batch_jobs.exported(job.output), undisturbed_pair)
@@ -225,10 +258,12 @@ def test_batches_smaller_than_the_data_give_the_same_bits_too(tmp_path: Path) ->
     for victim in ("", "replica-0", "shard-0"):
         folder = tmp_path / f"without-{victim}"
         folder.mkdir()
-        with RunningJob(folder, [SLOW, *smaller], BATCH_JOB) as job:
+        with RunningJob(folder, [slow(folder), *smaller], BATCH_JOB) as job:
             if victim:
                 job.wait_until(in_stage("computing"))
                 job.kill(victim)
+                job.wait_until(has_restarted(victim.partition("-")[0]))
+            hurry(job)
             assert job.wait() == 0
             assert job.summary()["reason"] == "Iterations"
             job.assert_promises_held()

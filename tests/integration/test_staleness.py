@@ -47,7 +47,7 @@ def test_with_one_shard_every_sample_is_applied_exactly_once(tmp_path: Path, aud
         job.assert_promises_held()
 
 
-@pytest.mark.parametrize("audit", ["full", "summary"])
+@pytest.mark.parametrize("audit", others_at_night("full", "summary"))
 def test_with_several_shards_none_is_left_out(tmp_path: Path, audit: str) -> None:
     with RunningJob(
         tmp_path, [*ASSIGNMENTS, "spec.parameterServer.shards=3", f"spec.audit={audit}"]
