@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver
@@ -149,6 +150,8 @@ def _run(
     multiprocessing.set_start_method(None, force=True)
     os.environ.clear()
     os.environ.update(environment)
+    # Where temporary files go was looked up by an import.
+    tempfile.tempdir = None
     os.chdir(folder)
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     main(*arguments)
