@@ -2278,6 +2278,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/launcher/test_hangs.py",),
     ),
     Mutant(
+        name="a fork server that leaves to each replica what all import",
+        file=f"{_R}/launcher/fork_server.py",
+        old="importlib.import_module(library)",
+        new="library",
+        tests=("tests/integration/test_fork_server.py",),
+    ),
+    Mutant(
+        name="replicas of partitions that import the compiler each",
+        file=f"{_R}/launcher/plan.py",
+        old="if makes_optimizers or is_divided else ()",
+        new="if makes_optimizers else ()",
+        tests=("tests/unit/launcher/test_plan.py",),
+    ),
+    Mutant(
         name="a fork server that leaves the daemons of replicas behind",
         file=f"{_R}/launcher/fork_server.py",
         old="    linux.adopt_orphans()\n",
