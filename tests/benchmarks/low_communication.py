@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +136,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small model: that it works")
     parser.add_argument("--dilation", type=float, default=1.0, help="see above")
     parser.add_argument("--only", nargs="*", help="some of the contenders, or goodput")
+    parser.add_argument("--width", type=int, help=f"of the model; {FULL.width} unless told")
     parser.add_argument("--congestion", help="of TCP; else the machine's own")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
+    scale = replace(scale, width=options.width or scale.width)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # Also in the background of a shell, which has it ignored: the namespaces must go.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from builders import commands, mortal, product_images
 from builders.commands import Answer
 from cluster import Kubectl, binaries
 
-SECONDS: Final = 120.0
+SECONDS: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from cluster.errors import CommandFailed, NotInTime
 
-A_MINUTE = timedelta(minutes=1)
+LIMIT = timedelta(minutes=4)
+"""Whoever takes longer hangs, also on cores that others have."""
 ATTEMPTS = 3
 PAUSE_SECONDS = 5
 PRINTED_CHARACTERS = 4000
@@ -19,7 +20,7 @@ PRINTED_CHARACTERS = 4000
 
 def run(
     *arguments: str | Path,
-    limit: timedelta = A_MINUTE,
+    limit: timedelta = LIMIT,
     stdin: str | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -85,7 +86,7 @@ def run_again(
                 raise
 
 
-def succeeds(*arguments: str | Path, limit: timedelta = A_MINUTE) -> bool:
+def succeeds(*arguments: str | Path, limit: timedelta = LIMIT) -> bool:
     """Tell whether the command ended with success; what it printed is dropped."""
     try:
         run(*arguments, limit=limit)
@@ -98,7 +99,7 @@ def wait_until(
     condition: Callable[[], bool],
     what: str,
     *,
-    limit: timedelta = 2 * A_MINUTE,
+    limit: timedelta = LIMIT,
     pause: timedelta = timedelta(milliseconds=100),
 ) -> None:
     """Return once the condition holds; raise NotInTime, naming what was awaited, otherwise."""

@@ -13,7 +13,7 @@ from typing import Any, Self
 from cluster import asking, binaries, commands
 from cluster.errors import CommandFailed
 
-PATIENCE = timedelta(minutes=2)
+PATIENCE = timedelta(minutes=4)
 """For what takes seconds on cores that nobody else uses."""
 NOT_CONNECTED = "net/http: TLS handshake timeout"
 """kubectl's words where the API server had no core for ten seconds, a limit no option moves."""
@@ -49,7 +49,7 @@ class Kubectl:
         self,
         *arguments: str | Path,
         stdin: str | None = None,
-        limit: timedelta = commands.A_MINUTE,
+        limit: timedelta = commands.LIMIT,
         again: Collection[str] = (NOT_CONNECTED,),
     ) -> str:
         """Return what kubectl printed; raise CommandFailed with its words otherwise.
@@ -66,7 +66,6 @@ class Kubectl:
         self.run(
             *("apply", "--server-side", "--force-conflicts", "-f", "-"),
             stdin=content,
-            limit=2 * commands.A_MINUTE,
             again=(NOT_CONNECTED, TIMED_OUT),
         )
 

@@ -14,12 +14,13 @@ import psutil
 import pytest
 
 from builders import checkpoints, small_disk
+from builders.at_night import others_at_night
 from builders.launches import LaunchedRun, wait_until
 
 pytestmark = pytest.mark.landing
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *others_at_night(signal.SIGINT, signal.SIGHUP)])
 def test_an_interrupt_orders_a_stop_and_says_how_to_resume(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -47,7 +48,7 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
         run.wait_until_nothing_is_left(5)
 
 
-@pytest.mark.parametrize("end", [os.pipe, os.openpty])
+@pytest.mark.parametrize("end", others_at_night(os.openpty, os.pipe))
 def test_a_run_goes_on_when_nobody_reads_what_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[], tuple[int, int]]
 ) -> None:
@@ -101,7 +102,7 @@ def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:
         assert code == 130
 
 
-@pytest.mark.parametrize("killed", ["coordinator", "shard-0", "replica-0"])
+@pytest.mark.parametrize("killed", others_at_night("coordinator", "shard-0", "replica-0"))
 def test_a_process_that_dies_while_the_disk_is_full_starts_again(
     tmp_path: Path, killed: str
 ) -> None:
@@ -145,7 +146,9 @@ def test_nothing_outlives_a_launcher_killed_while_it_starts(tmp_path: Path) -> N
         run.wait_until_nothing_is_left()
 
 
-@pytest.mark.parametrize("stopped", ["fork-server", "coordinator", "shard-0", "replica-0"])
+@pytest.mark.parametrize(
+    "stopped", others_at_night("fork-server", "coordinator", "shard-0", "replica-0")
+)
 def test_a_stopped_process_does_not_outlive_a_killed_launcher(tmp_path: Path, stopped: str) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
@@ -170,7 +173,7 @@ def test_a_launcher_killed_with_news_unread_takes_everything_along(tmp_path: Pat
         run.wait_until_nothing_is_left()
 
 
-@pytest.mark.parametrize("part", ["", "launch"])
+@pytest.mark.parametrize("part", others_at_night("", "launch"))
 def test_a_run_whose_folder_is_gone_ends(tmp_path: Path, part: str) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")

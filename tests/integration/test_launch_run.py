@@ -149,8 +149,10 @@ def test_a_task_module_that_starts_threads_is_left_to_the_replicas(tmp_path: Pat
     ("module", "how"),
     [
         ("import os; os._exit(3)", "exit code 3"),
-        ("import os; os.closerange(3, 5000)", "exit code 1"),
-        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        pytest.param("import os; os.closerange(3, 5000)", "exit code 1", marks=pytest.mark.nightly),
+        pytest.param(
+            "import os; os.kill(os.getpid(), 9)", "killed by SIGKILL", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_task_module_that_ends_the_fork_server_is_left_to_the_replicas(

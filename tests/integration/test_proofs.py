@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
+from builders.at_night import others_at_night
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain import Batch
 from disttrain.checkpoint import stores
@@ -62,8 +63,15 @@ def assert_same_bits(found: dict[str, Tensor], model: nn.Module) -> None:
     assert different == []
 
 
-@pytest.mark.parametrize("transport", ["sharedMemory", "tcp"])
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize(
+    ("shards", "transport"),
+    [
+        (1, "sharedMemory"),
+        (3, "tcp"),
+        pytest.param(1, "tcp", marks=pytest.mark.nightly),
+        pytest.param(3, "sharedMemory", marks=pytest.mark.nightly),
+    ],
+)
 def test_plain_sgd_gives_the_bits_of_a_plain_loop(
     tmp_path: Path, shards: int, transport: str
 ) -> None:
@@ -143,7 +151,7 @@ def test_buffers_tied_and_frozen_parameters_and_dropout_are_those_of_a_plain_loo
     assert summary["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("transport", ["sharedMemory", "tcp"])
+@pytest.mark.parametrize("transport", others_at_night("tcp", "sharedMemory"))
 def test_frozen_parameters_of_each_replica_give_the_same_bits_and_are_in_no_file(
     tmp_path: Path, transport: str
 ) -> None:

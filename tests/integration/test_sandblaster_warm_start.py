@@ -104,10 +104,10 @@ def test_downpour_is_followed_by_the_method(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("moment", "process"),
     [
-        (before, "shard-0"),
         (before, "replica-0"),
         (at_the_end, "shard-1"),
-        (at_the_end, "coordinator"),
+        pytest.param(before, "shard-0", marks=pytest.mark.nightly),
+        pytest.param(at_the_end, "coordinator", marks=pytest.mark.nightly),
     ],
 )
 def test_a_process_may_die_before_the_method_begins(
@@ -160,7 +160,9 @@ def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> Non
         assert_converged(job)
 
 
-@pytest.mark.parametrize(("shards", "method"), [(3, DOWNPOUR), (1, SGD)])
+@pytest.mark.parametrize(
+    ("shards", "method"), [(3, DOWNPOUR), pytest.param(1, SGD, marks=pytest.mark.nightly)]
+)
 def test_a_job_that_was_stopped_in_its_warm_start_goes_on_with_other_shards(
     tmp_path: Path, shards: int, method: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from builders import batch_jobs, corpora, object_stores
+from builders.at_night import others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.runs import COUNTING, RunningJob
 from builders.warm_processes import WarmCommand
@@ -55,7 +56,7 @@ def assert_every_record_was_trained(job: RunningJob) -> None:
     job.assert_promises_held()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", others_at_night(2, 0))
 def test_every_record_is_trained_once_per_epoch(workers: int, tmp_path: Path) -> None:
     """Empty sources, sources of one record, and batches over the end of a source included."""
     arguments = f"spec.task.arguments={{workers: {workers}}}"
@@ -66,7 +67,7 @@ def test_every_record_is_trained_once_per_epoch(workers: int, tmp_path: Path) ->
         assert_every_record_was_trained(job)
 
 
-@pytest.mark.parametrize("role", ["replica-0", "shard-1", "coordinator"])
+@pytest.mark.parametrize("role", ["replica-0", *others_at_night("coordinator", "shard-1")])
 def test_whoever_is_killed_no_record_is_left_out(role: str, tmp_path: Path) -> None:
     with RunningJob(tmp_path, [SLOW], STREAMING) as job:
         job.wait_until(half_way)
