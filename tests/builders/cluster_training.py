@@ -192,6 +192,8 @@ def make_small(manifest: dict[str, Any], pods: Mapping[str, Any] | None = None) 
     """Let several jobs of such pods fit on a node; `pods` are fields of their specs."""
     for part in ("coordinator", "parameterServer", "replicas"):
         manifest["spec"][part] |= {"template": {"spec": {**_SMALL, **(pods or {})}}}
+    # Several that take all of the node's cores would wait for each other most of the time.
+    manifest["spec"]["replicas"].setdefault("threads", 1)
 
 
 def assert_every_sample_was_applied(job: ClusterTraining, summary: Status) -> None:

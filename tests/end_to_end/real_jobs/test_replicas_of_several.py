@@ -24,14 +24,14 @@ spec:
     downpour:
       optimizer: {adagrad: {learningRate: 0.02}}
   batchSize: 32
-  stop: {epochs: 12}
+  stop: {epochs: 8}
   audit: full
   checkpoint: {everySeconds: 5}
   coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 5, memberTimeoutSeconds: 20}
   parameterServer: {shards: 2}
   replicas: {count: 2, partitions: 2, device: cpu}
 """
-STEP_SECONDS = 4.0
+STEP_SECONDS = 6.0
 """45 steps of an epoch on two replicas: 18 minutes, unless the test asks for the end."""
 FIRST, SECOND = (
     tuple(f"{NAME}-replica-{index}-{process}" for process in range(2)) for index in range(2)
