@@ -27,7 +27,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkHost]:
 
 def test_libraries_are_imported_before_the_users_module(host: ForkHost, tmp_path: Path) -> None:
     (tmp_path / "users.py").write_text("import sys\nassert 'colorsys' in sys.modules\n")
-    for libraries in ((), ("no_such_library", "colorsys")):
+    (tmp_path / "broken.py").write_text("raise OSError('no such driver')\n")
+    for libraries in ((), ("no_such_library", "broken", "colorsys")):
         host.preload(Preload(libraries=libraries, module="users", folder=str(tmp_path)))
     assert [each.error for each in answers_of(host, 2)] == ["AssertionError", ""]
 

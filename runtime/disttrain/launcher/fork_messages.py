@@ -34,7 +34,7 @@ class Preload(_Strict):
     """Import the user's module once, for all processes forked later. Answer `Preloaded`."""
 
     libraries: tuple[str, ...] = ()
-    """Modules to import before it; one that is missing is left to whoever needs it."""
+    """Modules to import before it; one that raises is left to whoever needs it."""
     module: str
     folder: str
     """Put in front of sys.path."""

@@ -133,7 +133,8 @@ class ForkServer:
 
 def _preload(preload: Preload) -> fork_messages.Preloaded:
     for library in preload.libraries:
-        with suppress(ImportError):
+        # Whoever needs it meets the error again and explains it.
+        with suppress(Exception):
             importlib.import_module(library)
     sys.path.insert(0, preload.folder)
     # User code may raise anything, SystemExit too; the replicas meet it again and explain it.
