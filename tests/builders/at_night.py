@@ -11,7 +11,12 @@ _STRIKES = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 
 def others_at_night(first: object, *others: object) -> list[Any]:
     """For `parametrize`: all of them; before a landing the first one alone."""
-    return [first, *(pytest.param(each, marks=pytest.mark.nightly) for each in others)]
+    return [first, *at_night(*((each,) for each in others))]
+
+
+def at_night(*rows: Iterable[object]) -> list[Any]:
+    """For `parametrize` of several names: rows of values that are tried at night alone."""
+    return [pytest.param(*row, marks=pytest.mark.nightly) for row in rows]
 
 
 def strikes(processes: Iterable[object]) -> list[Any]:

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from builders import commands, mortal, product_images
-from builders.commands import Answer
+from builders.commands import TIMEOUT_SECONDS, Answer
 from cluster import Kubectl, binaries
-
-SECONDS: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,9 @@ class Person:
     """Another than that of kubectl."""
     variables: dict[str, str] = field(default_factory=dict)
 
-    def types(self, line: str, *, stdin: str | None = None, seconds: float = SECONDS) -> Answer:
+    def types(
+        self, line: str, *, stdin: str | None = None, seconds: float = TIMEOUT_SECONDS
+    ) -> Answer:
         """Type `disttrain ...` and wait for its end."""
         command, environment = self._command(line), self.environment()
         folder = product_images.REPOSITORY

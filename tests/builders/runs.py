@@ -45,6 +45,11 @@ BULKY = COUNTING.replace("counting:Counting", "bulky:Bulky").replace(
 """A model that is one vector, as long as `spec.task.arguments.parameters` says."""
 
 
+def has_restarted(role: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether one process of a role has started again, for `wait_until`."""
+    return lambda status: bool(status["restarts"][role] == 1)
+
+
 class Watched:
     """What a job leaves in its folder, while it runs and afterwards."""
 

@@ -13,8 +13,6 @@ from typing import Any, Self
 from cluster import asking, binaries, commands
 from cluster.errors import CommandFailed
 
-PATIENCE = timedelta(minutes=4)
-"""For what takes seconds on cores that nobody else uses."""
 NOT_CONNECTED = "net/http: TLS handshake timeout"
 """kubectl's words where the API server had no core for ten seconds, a limit no option moves."""
 TIMED_OUT = "request did not complete within requested timeout"
@@ -99,7 +97,7 @@ class Kubectl:
         except CommandFailed:
             return None
 
-    def wait_until(self, condition: str, thing: str, limit: timedelta = PATIENCE) -> None:
+    def wait_until(self, condition: str, thing: str, limit: timedelta = commands.LIMIT) -> None:
         """Return once it holds: a condition's name, `create`, `delete` or `jsonpath=...`."""
         # Names of conditions begin with a capital.
         wanted = f"condition={condition}" if condition[0].isupper() else condition

@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from builders.at_night import others_at_night, strikes
-from builders.runs import TASKS, RunningJob
+from builders.runs import TASKS, RunningJob, has_restarted
 
 SAMPLES = 1024
 OF_TWO = "spec.replicas.partitions=2"
@@ -154,7 +154,7 @@ def test_a_coordinator_that_comes_back_finds_its_groups_whole(tmp_path: Path) ->
         wait_until_all_train(job)
         before = pids(job, (*MEMBERS, *OTHERS[1:]))
         job.kill("coordinator")
-        job.wait_until(lambda status: status["restarts"]["coordinator"] == 1)
+        job.wait_until(has_restarted("coordinator"))
         (tmp_path / "gate").touch()
         assert job.wait() == 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.at_night import at_night
 from builders.launches import LaunchedRun, wait_until
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-0", "replica-1")
@@ -149,9 +150,9 @@ def test_a_task_module_that_starts_threads_is_left_to_the_replicas(tmp_path: Pat
     ("module", "how"),
     [
         ("import os; os._exit(3)", "exit code 3"),
-        pytest.param("import os; os.closerange(3, 5000)", "exit code 1", marks=pytest.mark.nightly),
-        pytest.param(
-            "import os; os.kill(os.getpid(), 9)", "killed by SIGKILL", marks=pytest.mark.nightly
+        *at_night(
+            ("import os; os.closerange(3, 5000)", "exit code 1"),
+            ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
         ),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders.pod_processes import ALL, ALL_OF_TWO, OF_TWO, PodJob
+from builders.runs import has_restarted
 from builders.scraping import addresses, samples, scraped
 from builders.signing_port import KEY, SigningPort
 from builders.strangers import a_message, a_peer, answer
@@ -77,7 +78,7 @@ def test_a_job_trains_on_through_certificates_of_seconds(tmp_path: Path) -> None
         assert all(job.is_running(name) for name in ALL)
         # Connections that are made now show the new ones, to those who show new ones, too.
         job.restart("shard-1")
-        job.wait_until(lambda status: status["restarts"]["shard"] == 1)
+        job.wait_until(has_restarted("shard"))
         gate.touch()
         job.complete()
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
@@ -94,7 +95,7 @@ def test_partitions_speak_with_shards_in_their_own_names(tmp_path: Path) -> None
         job.restart("replica-0-1")
         assert job.wait("replica-0-0") == ExitCode.RESTART
         job.start("replica-0-0")
-        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        job.wait_until(has_restarted("replica"))
         gate.touch()
         job.complete()
         assert job.summary()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}

@@ -1,7 +1,6 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from builders import issuing
 from builders.at_night import others_at_night
 from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
+from builders.runs import has_restarted
 from builders.scraping import asked, is_up
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import commands, messages, payloads
@@ -42,10 +42,6 @@ def slow(folder: Path) -> dict[str, Any]:
 def complete_at_once(job: PodJob) -> None:
     (job.folder / "hurry").touch()
     job.complete()
-
-
-def has_restarted(role: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: bool(status["restarts"][role] == 1)
 
 
 def begun(status: dict[str, Any]) -> bool:
@@ -105,7 +101,7 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
         # incarnation.
         job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 2)
         job.restart("replica-a")
-        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        job.wait_until(has_restarted("replica"))
         gate.touch()
         job.complete()
 
@@ -134,7 +130,7 @@ def test_a_killed_replica_stays_away_as_long_as_the_manifest_says_and_lives(
         process = job.processes["replica-a"].pid
         job.wait_until(lambda _: "comes again later" in job.log("replica-a"))
         assert is_up(f"127.0.0.1:{port}", HEALTH_PATH), "or a kubelet would end it"
-        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        job.wait_until(has_restarted("replica"))
         assert time.monotonic() - killed > seconds - 5.0, "counted from its last heartbeat"
         assert job.processes["replica-a"].pid == process
         gate.touch()

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
 
-from builders.at_night import others_at_night
+from builders.at_night import at_night, others_at_night
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain import Batch
 from disttrain.checkpoint import stores
@@ -68,8 +68,7 @@ def assert_same_bits(found: dict[str, Tensor], model: nn.Module) -> None:
     [
         (1, "sharedMemory"),
         (3, "tcp"),
-        pytest.param(1, "tcp", marks=pytest.mark.nightly),
-        pytest.param(3, "sharedMemory", marks=pytest.mark.nightly),
+        *at_night((1, "tcp"), (3, "sharedMemory")),
     ],
 )
 def test_plain_sgd_gives_the_bits_of_a_plain_loop(

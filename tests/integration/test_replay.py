@@ -10,7 +10,7 @@ import yaml
 
 from builders.at_night import others_at_night
 from builders.commands import disttrain
-from builders.runs import RunningJob
+from builders.runs import RunningJob, has_restarted
 from disttrain.errors import FinalError
 from disttrain.parameter_server import records
 from disttrain.replay import outcome
@@ -246,7 +246,7 @@ def test_a_run_whose_shard_died_is_refused(tmp_path: Path) -> None:
     with RunningJob(tmp_path, ["spec.record=true", arguments]) as job:
         job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
         job.kill("shard-0")
-        job.wait_until(lambda status: status["restarts"]["shard"] == 1)
+        job.wait_until(has_restarted("shard"))
         gate.touch()
         assert job.wait() == 0
         job.assert_promises_held()

@@ -13,29 +13,25 @@ import pytest
 from torch import Tensor
 
 from builders import batch_jobs
-from builders.at_night import others_at_night
+from builders.at_night import at_night, others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.damage import flip_newest, stop_between_checkpoints
-from builders.runs import RunningJob, set_field
+from builders.runs import RunningJob, has_restarted, set_field
 
 pytestmark = pytest.mark.landing
 
 WITHOUT_PENALTY = "spec.task.arguments={penalty: 0}"
-SLOW = {"portion_seconds": 0.02}
 OF_TWO = "spec.replicas.partitions=2"
 
 
 def slow(folder: Path, **more: object) -> str:
     """Portions take their time until the test has struck; see `hurry`."""
-    return f"spec.task.arguments={json.dumps({**SLOW, 'hurry': str(folder / 'hurry'), **more})}"
+    arguments = {"portion_seconds": 0.02, "hurry": str(folder / "hurry"), **more}
+    return f"spec.task.arguments={json.dumps(arguments)}"
 
 
 def hurry(job: RunningJob) -> None:
     (job.output.parent / "hurry").touch()
-
-
-def has_restarted(role: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: status["restarts"][role] == 1
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +128,7 @@ def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
     with RunningJob(tmp_path, [slow(tmp_path)], BATCH_JOB) as job:
         job.wait_until(in_stage("computing"))
         job.signal("replica-0", signal.SIGTERM)
+        job.wait_until(lambda _: "left" in job.log("replica-0"))
         assert_ends_with_the_bits_of(undisturbed, job)
 
         assert "left" in job.log("replica-0")
@@ -201,15 +198,12 @@ def test_groups_of_a_slow_replica_are_copied(
         ("shard-1", "computing", 6),
         ("shard-1", "measuring", 8),
         ("coordinator", "preparing", 0),
-        *(
-            pytest.param(*strike, marks=pytest.mark.nightly)
-            for strike in (
-                ("coordinator", "computing", 0),
-                ("coordinator", "computing", 6),
-                ("coordinator", "measuring", 8),
-                ("shard-1", "preparing", 0),
-                ("shard-1", "computing", 0),
-            )
+        *at_night(
+            ("coordinator", "computing", 0),
+            ("coordinator", "computing", 6),
+            ("coordinator", "measuring", 8),
+            ("shard-1", "preparing", 0),
+            ("shard-1", "computing", 0),
         ),
     ],
 )

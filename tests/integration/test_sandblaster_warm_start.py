@@ -9,10 +9,10 @@ import pytest
 from torch import Tensor
 
 from builders import batch_jobs
-from builders.at_night import others_at_night
+from builders.at_night import at_night, others_at_night
 from builders.batch_jobs import BATCH_JOB
 from builders.commands import disttrain
-from builders.runs import RunningJob, set_field, set_shards
+from builders.runs import RunningJob, has_restarted, set_field, set_shards
 from disttrain.checkpoint import stores
 
 pytestmark = pytest.mark.landing
@@ -106,8 +106,7 @@ def test_downpour_is_followed_by_the_method(tmp_path: Path) -> None:
     [
         (before, "replica-0"),
         (at_the_end, "shard-1"),
-        pytest.param(before, "shard-0", marks=pytest.mark.nightly),
-        pytest.param(at_the_end, "coordinator", marks=pytest.mark.nightly),
+        *at_night((before, "shard-0"), (at_the_end, "coordinator")),
     ],
 )
 def test_a_process_may_die_before_the_method_begins(
@@ -160,9 +159,7 @@ def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> Non
         assert_converged(job)
 
 
-@pytest.mark.parametrize(
-    ("shards", "method"), [(3, DOWNPOUR), pytest.param(1, SGD, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("shards", "method"), [(3, DOWNPOUR), *at_night((1, SGD))])
 def test_a_job_that_was_stopped_in_its_warm_start_goes_on_with_other_shards(
     tmp_path: Path, shards: int, method: str
 ) -> None:
@@ -188,7 +185,7 @@ def test_a_shard_that_is_told_to_end_alone_is_replaced(tmp_path: Path, moment: M
     with RunningJob(tmp_path, [DOWNPOUR, SLOW], BATCH_JOB) as job:
         moment(job)
         job.signal("shard-0", signal.SIGTERM)
-        job.wait_until(lambda status: status["restarts"]["shard"] == 1)
+        job.wait_until(has_restarted("shard"))
         assert_converged(job)
 
 

@@ -111,6 +111,9 @@ class StrategyKind(Section):
     pushes_seldom: ClassVar[bool] = False
     # Whether minutes may lie between two pushes of a replica that trains.
 
+    makes_torch_optimizers: ClassVar[bool] = False
+    # Whether each replica steps with an optimizer of torch.optim.
+
     has_ranks: ClassVar[bool] = False
     # Whether a replica may divide its batches among several processes.
 

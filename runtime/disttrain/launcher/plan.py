@@ -83,7 +83,7 @@ def process_names(job: DistTrainJob) -> list[str]:
 
 def preload(spec: Spec, task_folder: Path) -> Preload:
     """What is imported once for all replicas of this machine."""
-    makes_optimizers = spec.strategy.local_steps is not None
+    makes_optimizers = spec.strategy.rule.makes_torch_optimizers
     is_divided = spec.replicas.partitions > 1
     libraries = (COMPILER,) if makes_optimizers or is_divided else ()
     return Preload(libraries=libraries, module=spec.task.module, folder=str(task_folder))

@@ -65,6 +65,7 @@ class LocalSteps(StrategyKind):
     rate_field = "optimizer.arguments.lr"
     groups_parameters = True
     pushes_seldom = True
+    makes_torch_optimizers = True
     has_ranks = True
 
     steps: Count = 32
