@@ -9,12 +9,17 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.data import Dataset
 
 import disttrain
 from disttrain import Batch, Split
-from disttrain.parallel import L2Pool2d, LocalContrastNorm2d, LocallyConnected2d
+from disttrain.parallel import (
+    L2Pool2d,
+    LocalContrastNorm2d,
+    LocallyConnected2d,
+    divided,
+    one_vs_all,
+)
 
 HERE = Path(__file__).parent
 CLASSES = 10
@@ -45,10 +50,7 @@ class ImageLocal(disttrain.Task):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """A logistic loss for each class, against all others."""
         images, labels = batch
-        scores = model(images)
-        wanted = functional.one_hot(labels, CLASSES).to(scores)
-        each = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none")
-        return each.sum(1).mean()
+        return CLASSES * one_vs_all(divided(model, images), labels)
 
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         images, labels = batch

@@ -26,7 +26,7 @@ from builders import gloo_processes
 from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
 from disttrain.parallel import Alone, Communicator, Grid, Partitioned, partition, pricing
-from disttrain.parallel.counting import Counts, Loss, counted
+from disttrain.parallel.counting import Counts, counted
 from disttrain.parallel.partitioning import Way
 
 STAGES = 2
@@ -125,7 +125,7 @@ def counts(model: Model, grid: Grid, slices: int) -> Counts:
         model.sample,
         model.batch,
         model.places if grid.size > 1 else None,
-        loss=Loss.IN_FIRST,
+        from_first=True,
         micro_batches=slices,
     )
 

@@ -93,11 +93,17 @@ def test_an_autoencoder_learns_jointly_in_an_epoch(tmp_path: Path) -> None:
     assert summary["finalMeasures"]["squared_error_2"] < 0.7
 
 
+GREEDY = (
+    *("--set", "spec.task.arguments.stack_samples=2000"),
+    *("--set", "spec.replicas.partitions=2"),
+)
+
+
 @pytest.mark.nightly
 def test_stacks_of_an_autoencoder_learn_jointly_and_one_after_the_other(tmp_path: Path) -> None:
     for name, manifest in (("joint", "job-small.yaml"), ("greedy", "job.yaml")):
         short = ("--set", "spec.stop.epochs=2", "--set", "spec.task.arguments.channels=4")
-        turn = () if name == "joint" else ("--set", "spec.task.arguments.stack_samples=2000")
+        turn = () if name == "joint" else GREEDY
         folder = tmp_path / name
         answer, summary = ran(folder, EXAMPLES / "autoencoder" / manifest, *short, *turn)
         assert answer.code == 0, answer.err

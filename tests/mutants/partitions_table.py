@@ -80,6 +80,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/replica/test_evaluations_of_partitions.py",),
     ),
     Mutant(
+        name="gradients of losses that the first partition keeps for itself",
+        file=f"{_R}/replica/partitions.py",
+        old="        if is_shared:\n",
+        new="        if False:\n",
+        tests=("tests/unit/replica/test_losses_that_nobody_gathers.py",),
+    ),
+    Mutant(
+        name="losses that all begin to compute before anybody asks whether there are such",
+        file=f"{_R}/replica/partitions.py",
+        old="            losses.objective.check(part.module, len(x), losses.labels)\n",
+        new="            pass\n",
+        tests=("tests/unit/replica/test_losses_that_nobody_gathers.py",),
+    ),
+    Mutant(
+        name="evaluations whose remembered call hides that all partitions compute",
+        file=f"{_R}/parallel/objective.py",
+        old="inspect.unwrap(model.forward)",
+        new="model.forward",
+        tests=("tests/unit/replica/test_losses_that_nobody_gathers.py",),
+    ),
+    Mutant(
         name="a file without a tensor that a partition needs",
         file=f"{_R}/replica/partition_values.py",
         old="    if lacking:\n",

@@ -54,11 +54,13 @@ class Pooled(Small):
 
 
 class Around(Small):
-    """Its loss does not call the model."""
+    """Its loss calls the layers, and not the model."""
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         images, labels = batch
-        return functional.cross_entropy(model.forward(images), labels)
+        for layer in model.children():
+            images = layer(images)
+        return functional.cross_entropy(images, labels)
 
 
 class Huge(Small):

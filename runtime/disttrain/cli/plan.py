@@ -32,12 +32,9 @@ from disttrain.simulation.errors import WrongMachines
 from disttrain.task.errors import TaskError
 
 _OF_LOSSES: Mapping[Loss, Sequence[str]] = {
-    Loss.IN_FIRST: (),
-    Loss.OF_STACKS: (
-        "the loss calls the layers of stacks, and not the model: planned is the joint update of "
-        "all stacks by reconstruction_losses(), as a program of your own divides it. In a job the "
-        "loss has to call the model",
-    ),
+    Loss.OF_OUTPUT: (),
+    Loss.OF_PARTS: (),
+    Loss.OF_STACKS: ("planned is the joint update of all stacks",),
 }
 """What there is to know of each."""
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]
@@ -145,7 +142,7 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
 
 
 def _without_values(task: TaskCalls, seed: int) -> tuple[nn.Module, tuple[int, ...], Loss]:
-    """The model, what a sample is, and what of the output has to be where. Raises TaskError.
+    """The model, what a sample is, and what of the output is gathered. Raises TaskError.
 
     The model has its values only where the loss reads them before it calls the model.
     """
@@ -175,6 +172,7 @@ class Planned(NamedTuple):
             self.samples,
             ways_of(replicas),
             loss=self.loss,
+            from_first=True,
             micro_batches=replicas.micro_batches,
         )
 

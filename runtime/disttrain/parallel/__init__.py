@@ -10,7 +10,7 @@ from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.local import LocallyConnected2d
 from disttrain.parallel.layers.pooling import L2Pool2d
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
-from disttrain.parallel.losses import cross_entropy, one_vs_all
+from disttrain.parallel.losses import cross_entropy, divided, one_vs_all
 from disttrain.parallel.partitioned import CannotPartition, Partitioned
 from disttrain.parallel.partitioning import partition
 from disttrain.parallel.reconstruction import reconstruction_losses
@@ -33,6 +33,7 @@ __all__ = [
     "Traffic",
     "UnitFilters2d",
     "cross_entropy",
+    "divided",
     "one_vs_all",
     "partition",
     "reconstruction_losses",

@@ -35,22 +35,14 @@ from disttrain.parallel.windows import Grid, on_one
 
 
 class Loss(Enum):
-    """What is to become small, and so what of the output has to be where.
-
-    All partitions have the samples, if nothing else is said.
-    """
+    """What is to become small, and so what of the output is gathered."""
 
     OF_OUTPUT = "of the whole output"
-    """Each partition gathers it."""
-    IN_FIRST = "in the first partition"
-    """That alone has the samples, and gathers the output: so it is in a job."""
+    """Who has the samples gathers it."""
     OF_PARTS = "of the divided output"
     """Nobody gathers it, as in `losses.one_vs_all`."""
     OF_STACKS = "of each stack's reconstruction"
     """All stacks jointly: see `reconstruction`. Nobody gathers the output."""
-
-
-_GATHERS = (Loss.OF_OUTPUT, Loss.IN_FIRST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,25 +146,32 @@ def counted(  # noqa: PLR0913  As `partition`, and the batch.
     overrides: Mapping[str, Way] | None = None,
     *,
     loss: Loss = Loss.OF_OUTPUT,
+    from_first: bool = False,
     micro_batches: int | None = None,
 ) -> Counts:
     """A step of `samples` with the model in so many partitions. Raises CannotPartition.
 
-    `model` keeps its values. `overrides` and `micro_batches`: see `partition`.
+    `model` keeps its values. `overrides` and `micro_batches`: see `partition`. `from_first`: the
+    first partition alone has the samples, as in a job; else all have.
     """
     nowhere = on_meta(model)
     costs, parts = [], []
     for rank in range(grid.size):
         peers = _Imagined(rank, grid.size)
         part = partition(nowhere, grid, peers, sample, overrides, micro_batches=micro_batches)
-        value = _input(peers, sample, samples, loss)
+        value = _input(peers, sample, samples, from_first=from_first)
         parts.append(part)
-        costs.append([*_of(part, value, micro_batches, loss), *_tied_sum(part)])
+        costs.append([*_of(part, value, micro_batches, loss, from_first=from_first)])
     return Counts(grid=grid, costs=costs, parts=parts)
 
 
 def _of(
-    part: Partitioned, value: Value, micro_batches: int | None, loss: Loss
+    part: Partitioned,
+    value: Value,
+    micro_batches: int | None,
+    loss: Loss,
+    *,
+    from_first: bool,
 ) -> Iterator[LayerCost]:
     peers = part.peers
     assert isinstance(peers, _Imagined)  # noqa: S101  As `counted` makes it.
@@ -192,8 +191,9 @@ def _of(
             if target is not None and isinstance(section.windowed, UnitFilters2d):
                 yield _reconstruction(section, value, target, peers)
             target = value if isinstance(section.windowed, ReconstructionTarget) else None
-    if loss in _GATHERS and isinstance(value.array, DistributedArray):
-        yield _gathered(value.array, peers, loss)
+    if loss is Loss.OF_OUTPUT and isinstance(value.array, DistributedArray):
+        yield _gathered(value.array, peers, in_first=from_first)
+    yield from _tied_sum(part)
 
 
 def _fetched(layer: OnOne, value: Value, peers: _Imagined) -> tuple[Value, LayerCost]:
@@ -263,10 +263,10 @@ def _computed(
         yield counter.flops, times * counter.flops, x.nbytes
 
 
-def _input(peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss) -> Value:
+def _input(peers: _Imagined, sample: Sequence[int], samples: int, *, from_first: bool) -> Value:
     x = torch.empty(samples, *sample, device="meta")
     value = Value.of_input(x, peers)
-    if loss is not Loss.IN_FIRST:
+    if not from_first:
         return value
     tensor, height, width = value.array.tensor, value.array.height, value.array.width
     windows = on_one(0, peers.size, height, width)
@@ -274,10 +274,10 @@ def _input(peers: _Imagined, sample: Sequence[int], samples: int, loss: Loss) ->
     return Value(DistributedArray(own, windows, height, width, peers), value.is_flat)
 
 
-def _gathered(array: DistributedArray, peers: _Imagined, loss: Loss) -> LayerCost:
+def _gathered(array: DistributedArray, peers: _Imagined, *, in_first: bool) -> LayerCost:
     """The output, where the loss is."""
     peers.begin()
-    if loss is Loss.IN_FIRST:
+    if in_first:
         found, passes = array.fetch(on_one(0, peers.size, array.height, array.width)), 2
     else:
         found, passes = array.everywhere(), 1

@@ -70,7 +70,8 @@ class Partitioned(nn.Module):
         self.peers = peers
         self.notes = tuple(notes)
         """What a user should know, such as which layers are not divided."""
-        self._output = output
+        self.output = output
+        """Of one sample, as a whole."""
         for name, child in layers.named_children():
             self.add_module(name, child)
 
@@ -78,11 +79,11 @@ class Partitioned(nn.Module):
         """The whole output in each partition, which all have to go on with in the same way."""
         found = self.divided(x)
         whole = found.everywhere()
-        return whole.flatten(1) if self._output.is_flat else whole
+        return whole.flatten(1) if self.output.is_flat else whole
 
     def divided(self, x: Tensor) -> DistributedArray:
         """The output, of which each partition has its window. Features are in rows."""
-        return self._through(Value.of_input(x, self.peers))
+        return self.through(Value.of_input(x, self.peers))
 
     @property
     def sample(self) -> tuple[int, ...]:
@@ -96,23 +97,28 @@ class Partitioned(nn.Module):
         Each other partition gets what it needs of them. It gives `no_input`, and gets a tensor
         without elements, of which it calls backward when the first one does that of the output.
         """
-        size, shape = self.peers.size, self._sample
+        found = self.through(self.input_of_first(x))
+        whole = found.fetch(on_one(0, self.peers.size, found.height, found.width))
+        return whole.flatten(1) if self.output.is_flat else whole
+
+    def input_of_first(self, x: Tensor) -> Value:
+        """Samples that the first partition alone has. The others give `no_input`."""
+        shape = self._sample
         array = DistributedArray(
             x[:, None, :, None] if x.dim() == 2 else x,
-            on_one(0, size, shape.height, shape.width),
+            on_one(0, self.peers.size, shape.height, shape.width),
             shape.height,
             shape.width,
             self.peers,
         )
-        found = self._through(Value(array, shape.is_flat))
-        whole = found.fetch(on_one(0, size, found.height, found.width))
-        return whole.flatten(1) if self._output.is_flat else whole
+        return Value(array, shape.is_flat)
 
     def no_input(self, samples: int, dtype: torch.dtype) -> Tensor:
-        """What a partition other than the first gives to `from_first`."""
+        """What a partition other than the first has of samples that only that one has."""
         return torch.empty(samples, self._sample.channels, 0, 0, dtype=dtype)
 
-    def _through(self, value: Value) -> DistributedArray:
+    def through(self, value: Value) -> DistributedArray:
+        """The output of samples, wherever they lie."""
         layers = [each for each in self.modules() if isinstance(each, PartitionedLayer)]
         with gradients_summed(layers, self.peers):
             for section in sections(layers):

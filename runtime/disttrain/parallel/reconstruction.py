@@ -8,6 +8,7 @@ With x the target, y = W x the responses and p the pools sqrt(eps + sum of y^2),
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from disttrain.parallel.layers.partitioned import (
 )
 from disttrain.parallel.layers.pooling import L2Pool2d
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
+from disttrain.parallel.objective import Objective, together
 from disttrain.parallel.partitioned import Partitioned
 
 SPARSITY = 0.1
@@ -42,38 +44,68 @@ def reconstruction_losses(
     no gradient, and what is above `last` is not computed: in greedy training both are one stack.
     In partitions all have the same losses. Raises ValueError.
     """
-    way: _Way = _InParts(model) if isinstance(model, Partitioned) else _InOne(model)
-    stacks = list(_stacks(way.layers(), last))
-    has_gradients = torch.is_grad_enabled()
-    value, losses = way.begin(x), []
-    target: tuple[Any, Tensor] | None = None
-    error: Tensor | None = None
-    with way.computing([layer for stack, layer, _ in stacks if stack >= first]):
-        for stack, layer, kind in stacks:
-            with torch.set_grad_enabled(has_gradients and stack >= first):
-                value = layer(value)
-                if stack < first:
-                    continue
-                if isinstance(kind, ReconstructionTarget):
-                    target = value, way.alpha(layer)
-                elif isinstance(kind, UnitFilters2d) and target is not None:
-                    error, target = way.error(layer, value, *target), None
-                elif isinstance(kind, L2Pool2d) and error is not None:
-                    losses.append(way.mean(error + sparsity * way.sum(value), len(x)))
-                    error = None
-    if not losses:
-        message = (
-            f"no stack from {first} to {last}: one is a ReconstructionTarget, UnitFilters2d and "
-            "L2Pool2d, and an undivided layer has none"
-        )
-        raise ValueError(message)
-    return losses
+    objective = Reconstruction(sparsity=sparsity, first=first, last=last)
+    everywhere = together(model)
+    if everywhere is not None:
+        return [*everywhere.losses(objective, x).unbind()]
+    if isinstance(model, Partitioned):
+        return objective.found(_InParts(model), Value.of_input(x, model.peers), len(x))
+    return objective.found(_InOne(model), x, len(x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconstruction(Objective):
+    """`reconstruction_losses`, each of them."""
+
+    sparsity: float
+    first: int
+    last: int | None
+
+    def check(self, part: Partitioned, samples: int, labels: Tensor | None) -> None:
+        del samples, labels
+        self._wanted(_InParts(part))
+
+    def losses(self, part: Partitioned, x: Value, labels: Tensor | None) -> Tensor:
+        del labels
+        return torch.stack(self.found(_InParts(part), x, len(x.array.tensor)))
+
+    def found(self, way: "_Way", value: Any, samples: int) -> list[Tensor]:
+        """In one process or in partitions."""
+        first, stacks = self.first, self._wanted(way)
+        has_gradients = torch.is_grad_enabled()
+        losses: list[Tensor] = []
+        target: tuple[Any, Tensor] | None = None
+        error: Tensor | None = None
+        with way.computing([layer for stack, layer, _ in stacks if stack >= first]):
+            for stack, layer, kind in stacks:
+                with torch.set_grad_enabled(has_gradients and stack >= first):
+                    value = layer(value)
+                    if stack < first:
+                        continue
+                    if isinstance(kind, ReconstructionTarget):
+                        target = value, way.alpha(layer)
+                    elif isinstance(kind, UnitFilters2d) and target is not None:
+                        error, target = way.error(layer, value, *target), None
+                    elif isinstance(kind, L2Pool2d) and error is not None:
+                        losses.append(way.mean(error + self.sparsity * way.sum(value), samples))
+                        error = None
+        return losses
+
+    def _wanted(self, way: "_Way") -> list[tuple[int, nn.Module, nn.Module]]:
+        """Layers with the numbers of their stacks, up to the last one that is computed."""
+        found = list(_stacks(way.layers(), self.last))
+        if not _has_stack(kind for stack, _, kind in found if stack >= self.first):
+            message = (
+                f"no stack from {self.first} to {self.last}: one is a ReconstructionTarget, "
+                "UnitFilters2d and L2Pool2d, and an undivided layer has none"
+            )
+            raise ValueError(message)
+        return found
 
 
 def _stacks(
     layers: Iterable[tuple[nn.Module, nn.Module]], last: int | None
 ) -> Iterator[tuple[int, nn.Module, nn.Module]]:
-    """Layers with the numbers of their stacks, up to the last one that is wanted."""
     stack = -1
     for layer, kind in layers:
         stack += isinstance(kind, ReconstructionTarget)
@@ -82,11 +114,22 @@ def _stacks(
         yield stack, layer, kind
 
 
+def _has_stack(kinds: Iterable[nn.Module]) -> bool:
+    """Whether a loss comes of them."""
+    parts: list[type[nn.Module]] = [ReconstructionTarget, UnitFilters2d, L2Pool2d]
+    found = 0
+    for kind in kinds:
+        if isinstance(kind, ReconstructionTarget):
+            found = 1
+        elif found and isinstance(kind, parts[found]):
+            found += 1
+        if found == len(parts):
+            return True
+    return False
+
+
 class _Way(ABC):
     """In one process or in partitions; a value is what goes from layer to layer."""
-
-    @abstractmethod
-    def begin(self, x: Tensor) -> Any: ...
 
     @abstractmethod
     def layers(self) -> Iterator[tuple[nn.Module, nn.Module]]:
@@ -116,9 +159,6 @@ class _InOne(_Way):
     def __init__(self, model: nn.Sequential) -> None:
         self._model = model
 
-    def begin(self, x: Tensor) -> Tensor:
-        return x
-
     def layers(self) -> Iterator[tuple[nn.Module, nn.Module]]:
         return ((layer, layer) for layer in _leaves(self._model))
 
@@ -143,9 +183,6 @@ def _leaves(model: nn.Sequential) -> Iterator[nn.Module]:
 class _InParts(_Way):
     def __init__(self, model: Partitioned) -> None:
         self._model, self._peers = model, model.peers
-
-    def begin(self, x: Tensor) -> Value:
-        return Value.of_input(x, self._peers)
 
     def layers(self) -> Iterator[tuple[nn.Module, nn.Module]]:
         for layer in self._model.modules():

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,9 +14,10 @@ from disttrain.job.spec import DistTrainJob, FrozenParameters, Spec
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
-from disttrain.parallel.layers.unit_filters import ReconstructionTarget
+from disttrain.parallel.objective import Objective, Together
 from disttrain.parallel.partitioned import CannotPartition, Partitioned, PartOfModel
 from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.reconstruction import Reconstruction
 from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid, square_grid
 from disttrain.replica import model_tensors, task_calls
@@ -157,7 +157,27 @@ def refusal(job: DistTrainJob, task_folder: Path) -> str:
 
 
 class _Seen(Interruption):
-    """What a model is called with: the rest of the loss need not be found."""
+    """The model is called: the rest of the loss need not be found."""
+
+    def __init__(self, x: Tensor, loss: Loss) -> None:
+        super().__init__()
+        self.sample, self.loss = tuple(x.shape[1:]), loss
+
+
+class _Watched(Together):
+    """In place of a model's forward()."""
+
+    def __call__(self, *inputs: Any, **named: Any) -> Tensor:
+        found = next((x for x in (*inputs, *named.values()) if isinstance(x, Tensor)), None)
+        if found is None:
+            message = "calls the model without a tensor"
+            raise TypeError(message)
+        raise _Seen(found, Loss.OF_OUTPUT)
+
+    def losses(self, objective: Objective, x: Tensor, labels: Tensor | None = None) -> Tensor:
+        del labels
+        is_of_stacks = isinstance(objective, Reconstruction)
+        raise _Seen(x, Loss.OF_STACKS if is_of_stacks else Loss.OF_PARTS)
 
 
 def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) -> tuple[int, ...]:
@@ -165,52 +185,27 @@ def sample_shape(task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN) 
 
     The model needs no values, as long as the loss only calls it.
     """
-    return _called(_given_to("", task, model, split))
+    return planned_sample(task, model, split)[0]
 
 
-def _called(found: tuple[int, ...] | None) -> tuple[int, ...]:
-    if found is None:
-        message = (
-            "Task.loss() does not call the model with a tensor, so that nobody knows what a sample "
-            "of its input is; call model(...), not model.forward(...)"
-        )
-        raise LossError(message)
-    return found
-
-
-def planned_sample(task: TaskCalls, model: nn.Module) -> tuple[tuple[int, ...], Loss]:
-    """What a sample is, and what of the output has to be where. Raises TaskError.
-
-    A loss of a sparse autoencoder's stacks calls its layers, and not the model.
-    """
-    whole = _given_to("", task, model, Split.TRAIN)
-    has_stacks = any(isinstance(each, ReconstructionTarget) for each in model.modules())
-    if whole is None and has_stacks:
-        first = next(name for name, each in model.named_modules() if not [*each.children()])
-        found = _given_to(first, task, model, Split.TRAIN)
-        if found is not None:
-            return found, Loss.OF_STACKS
-    return _called(whole), Loss.IN_FIRST
-
-
-def _given_to(name: str, task: TaskCalls, model: nn.Module, split: Split) -> tuple[int, ...] | None:
-    """What the loss calls a module with, but for the first dimension; None: it does not call it."""
-    seen: list[tuple[int, ...]] = []
-
-    def look(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
-        del module
-        given = [each for each in (*inputs, *named.values()) if isinstance(each, Tensor)]
-        if given:
-            seen.append(tuple(given[0].shape[1:]))
-            raise _Seen
-
-    looked_at = copy.deepcopy(model).eval()
-    looked_at.get_submodule(name).register_forward_pre_hook(look, with_kwargs=True)
+def planned_sample(
+    task: TaskCalls, model: nn.Module, split: Split = Split.TRAIN
+) -> tuple[tuple[int, ...], Loss]:
+    """What a sample is, and what of the output the loss looks at. Raises TaskError."""
+    watched = copy.deepcopy(model).eval()
+    watched.forward = _Watched()
     examples = task.examples(split, 1)
     indices = list(range(min(2, examples.count)))
-    with suppress(_Seen), torch.no_grad():
-        task.loss_sum(looked_at, task.collate(read(examples.dataset, indices)), len(indices))
-    return seen[0] if seen else None
+    try:
+        with torch.no_grad():
+            task.loss_sum(watched, task.collate(read(examples.dataset, indices)), len(indices))
+    except _Seen as seen:
+        return seen.sample, seen.loss
+    message = (
+        "Task.loss() does not call the model, so that nobody knows what a sample of its input is; "
+        "let it call model(...), or a loss of disttrain.parallel with the model"
+    )
+    raise LossError(message)
 
 
 def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:

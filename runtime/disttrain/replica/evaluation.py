@@ -50,7 +50,7 @@ class _Remembering:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._forward = model.forward
+        self._forward = self.__wrapped__ = model.forward
         self._latest: _Call | None = None
 
     def __call__(self, *positional: Any, **named: Any) -> Any:

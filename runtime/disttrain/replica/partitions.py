@@ -1,8 +1,8 @@
 """A replica whose model is divided: its first process speaks for all, each has a part.
 
 The task's loss and measures run in the first process alone, with a model that has no values. When
-they call it, all partitions compute the output together, each with its part; so do they in
-backward, which leaves each with the gradient of its own parameters.
+they call it, all partitions compute the output together, each with its part, or losses that need no
+whole output; so do they in backward, which leaves each with the gradient of its own parameters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,15 @@ from torch.autograd import Function
 from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import PartitionedLayer
+from disttrain.parallel.objective import Objective, Together
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.parallel.whole_layers import without_values
-from disttrain.replica import layer_modes, partition_values
+from disttrain.replica import layer_modes, partition_losses, partition_values
 from disttrain.replica.agreement import Act
 from disttrain.replica.division import Division
 from disttrain.replica.evaluation import Computing
 from disttrain.replica.of_several import Alone, ModelOfSeveral
+from disttrain.replica.partition_losses import Losses
 from disttrain.replica.partition_values import Gathering
 from disttrain.state.layout import ModelLayout
 from disttrain.task.loss import BatchLoss, LossContext
@@ -54,6 +56,8 @@ class Order(NamedTuple):
     a backward that is to find the input's gradient alone."""
     otherwise: int = 0
     """A sum, over layers: 1 for the first one, 2 for the second, of those whose mode is another."""
+    losses: int = 0
+    """Bytes in which it is said which losses all find; 0: the first one has the whole output."""
 
     @classmethod
     def of(cls, words: Sequence[int]) -> "Order":
@@ -76,13 +80,19 @@ class Part:
             name: each for name, each in part.named_modules() if isinstance(each, PartitionedLayer)
         }
         self._dropouts = [each for each in part.modules() if isinstance(each, HashDropout)]
-        self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
-        """By call: input and output, until the next step."""
+        self._outputs: dict[int, tuple[Tensor, Tensor, bool]] = {}
+        """By call, until the next step: input, output, and whether that is the same in all."""
 
-    def forward(self, order: Order, x: Tensor, face: nn.Module | None = None) -> Tensor:
-        """The output, whole in the first partition and empty in others. Raises GroupLost.
+    def forward(
+        self,
+        order: Order,
+        x: Tensor,
+        face: nn.Module | None = None,
+        losses: Losses | None = None,
+    ) -> Tensor:
+        """The losses, or the output: whole in the first partition and empty in others.
 
-        `face`: the model, in the first partition.
+        `face`: the model, in the first partition. Raises GroupLost.
         """
         if not order.call:
             self._outputs.clear()
@@ -100,9 +110,13 @@ class Part:
             torch.set_grad_enabled(has_gradients),
             torch.autocast(self._device.type, kind, enabled=kind is not None),
         ):
-            y = self.module.from_first(own)
+            if losses is None:
+                y = self.module.from_first(own)
+            else:
+                given = self.module.input_of_first(own)
+                y = losses.objective.losses(self.module, given, losses.labels)
         if has_gradients:
-            self._outputs[order.call] = own, y
+            self._outputs[order.call] = own, y, losses is not None
         return y.detach()
 
     def backward(self, order: Order, gradient: Tensor | None = None) -> Tensor | None:
@@ -110,12 +124,15 @@ class Part:
 
         `gradient`: of the output, in the first partition. Raises GroupLost.
         """
-        x, y = self._outputs.pop(order.call)
+        x, y, is_shared = self._outputs.pop(order.call)
         if not y.requires_grad:
             return x.grad
+        wanted = torch.zeros_like(y) if gradient is None else gradient.clone()
+        if is_shared:
+            self._group.broadcast(wanted)
         own = [*self.module.parameters()] if order.mode & _FOR_INPUT else []
         before = [None if each.grad is None else each.grad.clone() for each in own]
-        torch.autograd.backward([y], [torch.zeros_like(y) if gradient is None else gradient])
+        torch.autograd.backward([y], [wanted])
         for parameter, kept in zip(own, before, strict=True):
             if kept is None:
                 parameter.grad = None
@@ -176,10 +193,13 @@ class FollowingPartition:
             self._loaded = Part(module, self._group, self._device)
             return
         part = self._loaded if order.mode & _LOADED and self._loaded else self.part
-        if order.act == Act.FORWARD:
-            part.forward(order, part.nothing(order))
-        else:
+        if order.act == Act.BACKWARD:
             self.part.backward(order)
+            return
+        losses = None
+        if order.losses:
+            losses = partition_losses.told(order.losses, order.samples, self._group, self._device)
+        part.forward(order, part.nothing(order), losses=losses)
 
 
 class DividedModel(ModelOfSeveral):
@@ -249,7 +269,7 @@ class DividedModel(ModelOfSeveral):
     def _calling(self, model: nn.Module, seed: int | None = None) -> Iterator[None]:
         self._step, self._calls = self._step + 1, 0
         self._seed = self._step if seed is None else seed
-        model.forward = _Forward(model, partial(self._forward, model))
+        model.forward = _Forward(model, partial(self._asked, model))
         try:
             yield
         finally:
@@ -260,9 +280,11 @@ class DividedModel(ModelOfSeveral):
             return self._loaded[1]
         return self.part
 
-    def _forward(self, model: nn.Module, x: Tensor) -> Tensor:
+    def _asked(self, model: nn.Module, x: Tensor, losses: Losses | None = None) -> Tensor:
         has_gradients, part = torch.is_grad_enabled(), self._part_of(model)
         part.check_input(x)
+        if losses is not None:
+            losses.objective.check(part.module, len(x), losses.labels)
         kind = _TYPES.index(x.dtype)
         order = Order(
             act=Act.FORWARD,
@@ -276,19 +298,23 @@ class DividedModel(ModelOfSeveral):
             + _LOADED * (part is not self.part)
             + _SHARES * (part is self.part and self._has_changed),
             otherwise=layer_modes.otherwise(part.layers, model),
+            losses=0 if losses is None else len(losses.description.encode()),
         )
         self._calls += 1
         if part is self.part:
             self._has_changed = False
+        call = Call(order, model, losses)
         if not has_gradients:
-            return self.forward(order, x, model)
-        found: Tensor = _Divided.apply((self, self._step, order, model), x, self._token)
+            return self.forward(call, x)
+        found: Tensor = _Divided.apply(self, self._step, call, x, self._token)
         return found
 
-    def forward(self, order: Order, x: Tensor, model: nn.Module) -> Tensor:
-        """The output, which all partitions find. Raises GroupLost."""
-        self._leader.before_step(*order)
-        return self._part_of(model).forward(order, x, model)
+    def forward(self, call: "Call", x: Tensor) -> Tensor:
+        """What all partitions find. Raises GroupLost."""
+        self._leader.before_step(*call.order)
+        if call.losses is not None:
+            call.losses.tell(self._group)
+        return self._part_of(call.model).forward(call.order, x, call.model, call.losses)
 
     def backward(self, step: int, call: int, gradient: Tensor) -> Tensor | None:
         """Add to the gradients of all parameters, where they are wanted; that of a call's input.
@@ -314,14 +340,26 @@ def _has_no_values(layer: nn.Module, _: object) -> None:
     raise RuntimeError(message)
 
 
-class _Forward:
+class Call(NamedTuple):
+    """Of the model, as the first process makes it."""
+
+    order: Order
+    model: nn.Module
+    losses: Losses | None
+    """None: the whole output."""
+
+
+class _Forward(Together):
     """A model's forward() of all partitions. A copy of the model has its own, of one process."""
 
-    def __init__(self, model: nn.Module, forward: Callable[[Tensor], Tensor]) -> None:
-        self._model, self._forward = model, forward
+    def __init__(self, model: nn.Module, ask: Callable[..., Tensor]) -> None:
+        self._model, self._ask = model, ask
 
     def __call__(self, input: Tensor) -> Tensor:  # noqa: A002  As nn.Sequential's.
-        return self._forward(input)
+        return self._ask(input)
+
+    def losses(self, objective: Objective, x: Tensor, labels: Tensor | None = None) -> Tensor:
+        return self._ask(x, Losses(objective, labels))
 
     def __deepcopy__(self, copied: dict[int, Any]) -> Callable[..., Tensor]:
         model = copied[id(self._model)]
@@ -336,20 +374,18 @@ class _Divided(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, of_step: tuple[DividedModel, int, Order, nn.Module], x: Tensor, token: Tensor
+        ctx: Any, made: DividedModel, step: int, call: Call, x: Tensor, token: Tensor
     ) -> Tensor:
         del token
-        ctx.made, ctx.step, order, model = of_step
-        ctx.call = order.call
-        made: DividedModel = ctx.made
-        return made.forward(order, x, model)
+        ctx.made, ctx.step, ctx.call = made, step, call.order.call
+        return made.forward(call, x)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = outer
         if torch.is_grad_enabled():
             raise _no_more("may take no derivative of a divided model's gradient (create_graph)")
-        return None, ctx.made.backward(ctx.step, ctx.call, gradient), None
+        return None, None, None, ctx.made.backward(ctx.step, ctx.call, gradient), None
 
 
 def _no_more(what: str) -> RuntimeError:

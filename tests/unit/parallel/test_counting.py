@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,6 +16,7 @@ from disttrain.parallel import (
     L2Pool2d,
     LocalContrastNorm2d,
     LocallyConnected2d,
+    Partitioned,
     ReconstructionTarget,
     UnitFilters2d,
     partition,
@@ -24,8 +25,11 @@ from disttrain.parallel import (
 )
 from disttrain.parallel.communicator import Communicator, Traffic
 from disttrain.parallel.counting import Loss, counted
+from disttrain.parallel.layers.partitioned import Value
+from disttrain.parallel.losses import OfClasses
 from disttrain.parallel.partitioning import Way
 from disttrain.parallel.pricing import Machine, Purpose
+from disttrain.parallel.reconstruction import Reconstruction
 
 MACHINE = Machine(flops_per_second=50e9, bytes_per_second=1.25e8, jitter=0.1)
 SAMPLE = (3, 12, 13)
@@ -96,26 +100,58 @@ def test_messages_of_a_loss_in_the_first_partition_are_those_of_a_step(
 
     sent = in_partitions(grid[0] * grid[1], one)
 
-    step = pricing.step(counted(model, Grid(*grid), SAMPLE, 5, loss=Loss.IN_FIRST), MACHINE)
+    step = pricing.step(counted(model, Grid(*grid), SAMPLE, 5, from_first=True), MACHINE)
 
     assert step.nbytes == sum(each.nbytes for each in sent) > 0
     assert step.messages == sum(each.messages for each in sent)
 
 
+@pytest.mark.parametrize("from_first", [False, True])
 @pytest.mark.parametrize("grid", [(1, 2), (2, 2)])
-def test_messages_of_an_objective_in_each_stack_are_those_of_a_step(grid: tuple[int, int]) -> None:
+def test_messages_of_a_loss_that_nobody_gathers_are_those_of_a_step(
+    grid: tuple[int, int], *, from_first: bool
+) -> None:
+    model, x, labels = a_network(), torch.randn(5, *SAMPLE), torch.randint(0, 6, (5,))
+
+    def one(peers: Communicator) -> Traffic:
+        made = partition(model, Grid(*grid), peers, SAMPLE)
+        loss = OfClasses().losses(made, given(made, x, from_first=from_first), labels)
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        return peers.traffic
+
+    sent = in_partitions(grid[0] * grid[1], one)
+
+    counts = counted(model, Grid(*grid), SAMPLE, 5, loss=Loss.OF_PARTS, from_first=from_first)
+    step = pricing.step(counts, MACHINE)
+    assert step.nbytes == sum(each.nbytes for each in sent) > 0
+    assert step.messages == sum(each.messages for each in sent)
+
+
+def given(made: Partitioned, x: Tensor, *, from_first: bool) -> Value:
+    """Samples that the first partition alone has, or all."""
+    if not from_first:
+        return Value.of_input(x, made.peers)
+    return made.input_of_first(made.no_input(len(x), x.dtype) if made.peers.rank else x)
+
+
+@pytest.mark.parametrize("from_first", [False, True])
+@pytest.mark.parametrize("grid", [(1, 2), (2, 2)])
+def test_messages_of_an_objective_in_each_stack_are_those_of_a_step(
+    grid: tuple[int, int], *, from_first: bool
+) -> None:
     model, sample = two_stacks(), (3, 13, 14)
     x = torch.randn(4, *sample)
 
     def one(peers: Communicator) -> Traffic:
         made = partition(model, Grid(*grid), peers, sample)
-        total = torch.stack(reconstruction_losses(made, x)).sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        joint = Reconstruction(sparsity=0.1, first=0, last=None)
+        found = joint.losses(made, given(made, x, from_first=from_first), None)
+        found.sum().backward()  # type: ignore[no-untyped-call]
         return peers.traffic
 
     sent = in_partitions(grid[0] * grid[1], one)
 
-    counts = counted(model, Grid(*grid), sample, 4, loss=Loss.OF_STACKS)
+    counts = counted(model, Grid(*grid), sample, 4, loss=Loss.OF_STACKS, from_first=from_first)
 
     step = pricing.step(counts, MACHINE)
     assert step.nbytes == sum(each.nbytes for each in sent) > 0

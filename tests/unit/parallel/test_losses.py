@@ -95,11 +95,36 @@ def test_a_loss_over_divided_outputs_is_the_loss_over_all(
             assert far(gradients[name], gradient(parameter)) < BOUNDS[dtype], (grid, name)
 
 
+@pytest.mark.parametrize("losses", [SOFTMAX, ONE_VS_ALL], ids=["softmax", "logistic"])
+def test_classes_may_be_channels_of_one_place(losses: Losses) -> None:
+    """As behind a pooling over the whole image."""
+    ours, theirs = losses
+    torch.manual_seed(13)
+    pooled = nn.Sequential(nn.Conv2d(3, 6, 3), nn.AvgPool2d((5, 7)), nn.Flatten()).double()
+    x, labels = images(torch.float64), torch.tensor([5, 0, NO_CLASS, 3, 3])
+    plain = copy.deepcopy(pooled)
+    wanted = theirs(plain(x), labels)
+    wanted.backward()  # type: ignore[no-untyped-call]
+
+    def one(peers: Communicator) -> tuple[Tensor, Partitioned]:
+        made = partition(copy.deepcopy(pooled), Grid(1, 2), peers, SAMPLE, {"1": "whole"})
+        loss = ours(made.divided(x), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), made
+
+    found = in_partitions(2, one)
+
+    assert all(far(loss, wanted.detach()) < 1e-10 for loss, _ in found)
+    gradients = whole_of(pooled, [made for _, made in found], gradient)
+    for name, parameter in plain.named_parameters():
+        assert far(gradients[name], gradient(parameter)) < 1e-10, name
+
+
 def test_a_loss_wants_a_class_in_each_row_and_labels_that_are_there() -> None:
     x, labels = images(torch.float64), torch.randint(0, 6, (SAMPLES,))
-    pooled = nn.Sequential(nn.Conv2d(3, 6, 3), nn.AvgPool2d((5, 7)), nn.Flatten()).double()
-    logits = partition(pooled, Grid(1, 1), Alone(), SAMPLE).divided(x)
-    with pytest.raises(ValueError, match="a class in each row, got 6 channels of 1 x 1"):
+    images_again = nn.Sequential(nn.Conv2d(3, 6, 3)).double()
+    logits = partition(images_again, Grid(1, 1), Alone(), SAMPLE).divided(x)
+    with pytest.raises(ValueError, match=r"must be \(samples, classes\), got \(5, 6, 5, 7\)"):
         cross_entropy(logits, labels)
 
     logits = partition(a_model(6, torch.float64), Grid(1, 1), Alone(), SAMPLE).divided(x)

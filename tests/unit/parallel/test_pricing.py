@@ -87,7 +87,7 @@ def in_a_row(stages: int, slices: int) -> Counts:
     model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(stages)))
     places = {str(each): each for each in range(stages)}
     return counted(
-        *(model, Grid(1, stages), (8,), 12, places), loss=Loss.IN_FIRST, micro_batches=slices
+        *(model, Grid(1, stages), (8,), 12, places), from_first=True, micro_batches=slices
     )
 
 
