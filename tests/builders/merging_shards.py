@@ -120,8 +120,12 @@ class Merging:
         number: int = 0,
         *,
         said: int | None = None,
+        counted: int | None = None,
     ) -> list[Answer]:
-        """One of the push of a fragment that is under way; `said`: what its header calls it."""
+        """One of the push of a fragment that is under way; `said`: what its header calls it.
+
+        `counted`: samples that schedules go by; those that weigh, if left out.
+        """
         parts = self.chunks(number)
         part = parts[place]
         header = self.header(Verb.PUSH, sender)._replace(
@@ -130,7 +134,7 @@ class Merging:
             chunk=place,
             first=part.first,
             count=part.count,
-            samples=samples,
+            samples=samples if counted is None else counted,
             local_samples=samples,
             local_steps=steps,
             fragment=self.said(number) if said is None else said,

@@ -677,10 +677,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a replica that says it has done more than it can",
-        file=f"{_R}/parameter_server/strategies/local_steps.py",
+        file=f"{_R}/parameter_server/claims.py",
         old="or samples > steps * most.samples:",
         new="or not samples:",
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
+    ),
+    Mutant(
+        name="a replica that ends the schedule of all by the samples that it says",
+        file=f"{_R}/parameter_server/claims.py",
+        old="    if most is not None and header.samples > most.steps * most.samples:\n",
+        new="    if False:\n",
+        tests=(f"{_UNIT}/parameter_server/test_claims.py",),
     ),
     Mutant(
         name="a push that makes the steps of earlier ones known",

@@ -296,7 +296,7 @@ def test_a_replica_beyond_the_count_is_refused() -> None:
 def test_nobody_weighs_more_than_a_replica_can_have_done(samples: int, steps: int) -> None:
     """Of up to 32 steps with batches of 32."""
     one = Merging()
-    (answer,) = one.chunk(0, 0, torch.ones(ELEMENTS), samples, steps)
+    (answer,) = one.chunk(0, 0, torch.ones(ELEMENTS), samples, steps, counted=8)
     assert answer.header.reason == Reason.MALFORMED
     assert f"is of {steps} steps and {samples} samples" in bytes(answer.payload).decode()
 

@@ -22,8 +22,9 @@ from disttrain.job.spec import Spec
 from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server import arithmetic, presence
+from disttrain.parameter_server import arithmetic, claims, presence
 from disttrain.parameter_server.average import MovingAverage
+from disttrain.parameter_server.claims import MostWork
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.fetch_contexts import FetchContexts
 from disttrain.parameter_server.holder_side import (
@@ -51,6 +52,9 @@ class PushedGradients(HolderSide):
     """Versions count the pushes that are in the values."""
 
     of: ClassVar[type[StrategyKind]] = Downpour
+
+    most_work: MostWork | None = None
+    """None: nobody knows what a push can hold."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class PushedGradients(HolderSide):
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
         manifest = stage.strategy.only_downpour
-        return cls(
+        side = cls(
             arithmetic.rule_for(cls.config_of(stage)),
             state,
             records,
@@ -96,6 +100,8 @@ class PushedGradients(HolderSide):
             staleness=manifest.staleness,
             average=None if manifest.ema is None else manifest.ema.half_life,
         )
+        side.most_work = MostWork(manifest.push_every, defaults.samples_per_step(stage))
+        return side
 
     @staticmethod
     def config_of(stage: Spec) -> Any:
@@ -170,7 +176,7 @@ class PushedGradients(HolderSide):
         raise Refused(reason, sentence, is_repeat=was_refused or is_waiting)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
-        _require_sound(header, self.state)
+        claims.check(header, self.state, self.most_work)
         if header.chunk == 0 and self._maximum is not None:
             self._maximum.check(header, self._staleness(header))
         fragment = self.fragment(header) if self.fragments else WHOLE
@@ -388,13 +394,3 @@ class _Piece(NamedTuple):
     part: Part
     steps: int
     factors: Factors
-
-
-def _require_sound(header: Header, state: ShardState) -> None:
-    """Raises Refused for what no honest sender would say."""
-    if not 0 < header.scale <= 1:
-        # Clipping only makes smaller: anything else would overflow or climb.
-        raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
-    if header.version_incarnation == state.incarnation and header.version > state.count:
-        sentence = f"computed on version {header.version} of {state.count}"
-        raise Refused(Reason.MALFORMED, sentence)

@@ -12,7 +12,8 @@ from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.staleness import Maximum, Staleness
 from disttrain.job.strategies.local_steps import Adopt, LocalSteps
-from disttrain.parameter_server import arithmetic
+from disttrain.parameter_server import arithmetic, claims
+from disttrain.parameter_server.claims import MostWork
 from disttrain.parameter_server.deliveries import SenderIncarnation
 from disttrain.parameter_server.holder_side import Answer, Refused, ShardState
 from disttrain.parameter_server.merging import Merging
@@ -35,8 +36,6 @@ class PushedDifferences(PushedGradients):
     """None: a push may be as long as it is."""
     merging: Merging | None = None
     """None: each push changes the parameters by itself."""
-    most_work = Work(0, 0)
-    """Of a push that a merge weighs: the samples of one step, and the steps."""
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
@@ -51,7 +50,7 @@ class PushedDifferences(PushedGradients):
         if isinstance(rule, MergedRule):
             waits = strategy.adopt is Adopt.REPLACE
             side.merging = Merging(rule, state, records, waits=waits)
-            side.most_work = Work(defaults.samples_per_step(stage), strategy.steps)
+        side.most_work = MostWork(strategy.steps, defaults.samples_per_step(stage))
         return side
 
     @staticmethod
@@ -119,7 +118,8 @@ class PushedDifferences(PushedGradients):
         if self.merging is not None and header.sender >= self.config.replicas:
             sentence = f"spec.replicas.count is {self.config.replicas}, got index {header.sender}"
             raise Refused(Reason.MALFORMED, sentence)
-        self._check_work(header)
+        if self.merging is not None and self.most_work is not None:
+            claims.check_weights(header, self.most_work)
         if self.bound is None or not part.vector.is_trained:
             return
         norm, is_first = header.scale * float(torch.linalg.vector_norm(sent)), header.chunk == 0
@@ -131,16 +131,3 @@ class PushedDifferences(PushedGradients):
             raise Refused(Reason.MALFORMED, sentence)
         if is_first and header.scale < 1:
             self.records.shortened += 1
-
-    def _check_work(self, header: Header) -> None:
-        """Merges weigh by it, so nobody may say more than a replica can have done."""
-        if self.merging is None:
-            return
-        most, steps, samples = self.most_work, header.local_steps, header.local_samples
-        if not 0 < steps <= most.steps or samples > steps * most.samples:
-            sentence = (
-                f"push {header.sequence} is of {steps} steps and {samples} samples, and merges "
-                f"weigh 1 to {most.steps} steps of up to {most.samples} samples each: its replica "
-                "has to follow localSteps.steps and batchSize"
-            )
-            raise Refused(Reason.MALFORMED, sentence)
