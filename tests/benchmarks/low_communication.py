@@ -70,7 +70,7 @@ class Scale:
 
 FULL = Scale(
     step_seconds=0.1,
-    width=192,
+    width=256,
     batch_size=4,
     steps=32,
     budget=500,
@@ -317,8 +317,8 @@ class Bench:
     def _disturbed(self, *, kills: bool) -> dict[str, Any]:
         """A run of some time, one of whose replicas is slow, without evaluations."""
         scale, dilation = self._scale, self._dilation
-        average = CONTENDERS["average"](scale)
-        fields = self._fields(average, {"seconds": scale.goodput_seconds * dilation * 3})
+        held = CONTENDERS[HELD](scale)
+        fields = self._fields(held, {"seconds": scale.goodput_seconds * dilation * 3})
         fields["spec.evaluation"] = None
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -375,8 +375,6 @@ def bars(
     own = found.get(HELD)
     others = [name for name in ("downpour", "ddp") if name in found]
     if own is not None:
-        computes = "part of the time in which replicas compute, with evaluations"
-        made.append(Bar(computes, own.time_shares["computing"], 0.95))
         for name in others:
             ratio = found[name].sent_bytes / own.sent_bytes
             made.append(Bar(f"bytes, {name} to local steps", ratio, 10.0))

@@ -50,7 +50,14 @@ class Scale:
 
 FULL = Scale(replicas=(1, 4, 16), runs=3, steps_each=200)
 QUICK = Scale(replicas=(1, 4), runs=1, steps_each=40)
-STEP_SECONDS = 0.1
+
+
+def step_seconds(replicas: int) -> float:
+    """Of each replica's. Many sleep longer: what they compute is to fit into two cores.
+
+    What `simulate` does not know is that real replicas here share a machine.
+    """
+    return 0.1 if replicas <= 4 else 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def main() -> None:
             Bar(
                 f"{replicas} replicas, median staleness, difference",
                 abs(forecast.staleness - found.staleness),
-                0.0 if replicas < 16 else 1.0,
+                0.0,
                 at_least=False,
             ),
         ]
@@ -96,7 +103,7 @@ def main() -> None:
 def real(replicas: int, samples: int) -> Run:
     """One `disttrain run`; what it did between its first and its last line of metrics."""
     fields: dict[str, Any] = {
-        "task.arguments": {"step_seconds": STEP_SECONDS},
+        "task.arguments": {"step_seconds": step_seconds(replicas)},
         "replicas.count": replicas,
         "stop": {"samples": samples},
     }
@@ -118,7 +125,7 @@ def simulated(replicas: int, samples: int) -> Run:
         (folder / "spirals.py").symlink_to(TASKS / "spirals.py")
         (folder / "job.yaml").write_text(MANIFEST)
         command = [sys.executable, "-m", "disttrain", "simulate", str(folder / "job.yaml")]
-        command += ["--replicas", str(replicas), "--step-seconds", str(STEP_SECONDS)]
+        command += ["--replicas", str(replicas), "--step-seconds", str(step_seconds(replicas))]
         command += ["--set", f"spec.stop.samples={samples}", "--evaluate-every", str(samples)]
         printed = subprocess.run(
             [*command, "--jitter", "0.01", "--json"], check=True, capture_output=True, text=True

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders import scraping
+from builders.at_night import others_at_night
 from builders.divided_jobs import LOCAL_STEPS, MANIFEST
 from builders.runs import RunningJob, set_field
 from disttrain.job.strategy_kind import Precision
@@ -41,6 +42,7 @@ FRAGMENTS = (
     "spec.task.arguments={normalised: false}",
 )
 """Partitions cut fragments of their own, so that with Nesterov's momentum these are others."""
+SEVERAL_STEPS = ("spec.strategy={localSteps: {steps: 4}}",)
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
 """The other partition trains nothing: a convolution's filters are the first one's."""
@@ -248,8 +250,12 @@ def total(address: str, metric: str) -> float:
     return scraping.total(scraping.scraped(address), f"disttrain_{metric}_total")
 
 
-def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", others_at_night(DOWNPOUR, SEVERAL_STEPS))
+def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(
+    tmp_path: Path, strategy: tuple[str, ...]
+) -> None:
     assignments = (
+        *strategy,
         "spec.task.entrypoint=divided_images:Cut",
         f"spec.task.arguments={{folder: {tmp_path}, layer_seconds: 0.2}}",
         "spec.stop.epochs=1000",
@@ -268,6 +274,7 @@ def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(tmp_path: Pa
         job.wait_until(lambda status: status.get("samples", 0) >= 16 and steps(status) > 0)
         before, rest = ([job.pid(name) for name in names] for names in (members, others))
         leader, follower = ((tmp_path / f"{pid}.forgotten").exists() for pid in before)
+        read = [int((tmp_path / f"{pid}.read").read_text()) for pid in before]
         # Who makes a model from now on waits, so that the group does not come back too soon.
         (tmp_path / "struck").touch()
         # Nearly all of a step's time passes in the layer of the second partition.
@@ -285,3 +292,5 @@ def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(tmp_path: Pa
         job.assert_promises_held()
     assert follower
     assert not leader
+    # Two samples say how the model is divided.
+    assert read[0] >= 16 > read[1] == 2

@@ -683,6 +683,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),
     Mutant(
+        name="waits within a step that count as computing",
+        file=f"{_R}/replica/stepper.py",
+        old="time.perf_counter() - stepper.waited_seconds() - began",
+        new="time.perf_counter() - began",
+        tests=(f"{_UNIT}/replica/test_downpour.py",),
+    ),
+    Mutant(
         name="a replica that ends the schedule of all by the samples that it says",
         file=f"{_R}/parameter_server/claims.py",
         old="    if most is not None and header.samples > most.steps * most.samples:\n",

@@ -78,6 +78,19 @@ class Lasting(nn.Module):
         return x
 
 
+class Read(TensorDataset):
+    """It notes how many samples of it a process has read."""
+
+    def __init__(self, tensors: tuple[Tensor, ...], folder: Path) -> None:
+        super().__init__(*tensors)
+        self._folder, self._count = folder, 0
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        self._count += 1
+        (self._folder / f"{os.getpid()}.read").write_text(str(self._count))
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
 class Cut(DividedImages):
     """Its steps last within a layer. It notes which processes forget the model that they made.
 
@@ -97,6 +110,11 @@ class Cut(DividedImages):
         note = self._folder / f"{os.getpid()}.forgotten"
         weakref.finalize(made, note.touch).atexit = False
         return made
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        made = super().dataset(split)
+        assert isinstance(made, TensorDataset)
+        return Read(made.tensors, self._folder) if split == Split.TRAIN else made
 
 
 class Drawing(DividedImages):

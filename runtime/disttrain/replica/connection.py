@@ -95,6 +95,10 @@ class Connection:
         self.model.adopt_first_fetch()
         return fetched
 
+    def waited_seconds(self) -> float:
+        """In which the compute thread has waited for answers and for fetched values."""
+        return self.pushes.waited_seconds + self.fetches.waited_seconds
+
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
         self.cancellation.cancel()

@@ -127,8 +127,9 @@ class Part:
         x, y, is_shared = self._outputs.pop(order.call)
         if not y.requires_grad:
             return x.grad
-        wanted = torch.zeros_like(y) if gradient is None else gradient.clone()
+        wanted = torch.zeros_like(y) if gradient is None else gradient
         if is_shared:
+            wanted = wanted.clone()
             self._group.broadcast(wanted)
         own = [*self.module.parameters()] if order.mode & _FOR_INPUT else []
         before = [None if each.grad is None else each.grad.clone() for each in own]
@@ -269,7 +270,7 @@ class DividedModel(ModelOfSeveral):
     def _calling(self, model: nn.Module, seed: int | None = None) -> Iterator[None]:
         self._step, self._calls = self._step + 1, 0
         self._seed = self._step if seed is None else seed
-        model.forward = _Forward(model, partial(self._asked, model))
+        model.forward = _Forward(model, partial(self._ask, model))
         try:
             yield
         finally:
@@ -280,7 +281,7 @@ class DividedModel(ModelOfSeveral):
             return self._loaded[1]
         return self.part
 
-    def _asked(self, model: nn.Module, x: Tensor, losses: Losses | None = None) -> Tensor:
+    def _ask(self, model: nn.Module, x: Tensor, losses: Losses | None = None) -> Tensor:
         has_gradients, part = torch.is_grad_enabled(), self._part_of(model)
         part.check_input(x)
         if losses is not None:

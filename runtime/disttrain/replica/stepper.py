@@ -44,6 +44,7 @@ class Stepper(ABC):
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
+        self.waited_seconds = connection.waited_seconds
         self.ledger = connection.ledger
         self._clip_norm = clip_norm
         self._model.push_beside(manifest.pushed)
@@ -179,13 +180,11 @@ class Stepper(ABC):
     def report(self, lost: LostLeases) -> ReplicaReport:
         """What a heartbeat tells the coordinator; any thread may ask."""
         counters, pushes, fetches = self.counters, self._pushes, self._fetches
-        waited = pushes.waited_seconds + fetches.waited_seconds
         return replace(
             counters.report(self.progress(lost)),
             pushes=self._answers.pushes,
             staleness=tuple(pushes.staleness),
             staleness_unknown=pushes.staleness_unknown,
-            compute_seconds=max(0.0, counters.compute_seconds - waited),
             push_seconds=pushes.waited_seconds,
             fetch_seconds=fetches.waited_seconds,
         )
@@ -332,7 +331,7 @@ class TrainingLoop:
                 continue
             if self._lost.skips(loaded.item, stepper.position):
                 continue
-            began = time.perf_counter()
+            began = time.perf_counter() - stepper.waited_seconds()
             self._log(loaded)
             samples, position = len(loaded.item.indices), loaded.item.position
 
@@ -344,7 +343,7 @@ class TrainingLoop:
             scale = stepper.accrue(gradient, loss, samples, position)
             stepper.push()
             stepper.adopt(gradient, scale, samples)
-            counters.compute_seconds += time.perf_counter() - began
+            counters.compute_seconds += time.perf_counter() - stepper.waited_seconds() - began
 
     def drain(self) -> None:
         """Drop the batches not begun; push everything and wait for the answers."""

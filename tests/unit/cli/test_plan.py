@@ -70,6 +70,22 @@ def test_it_says_what_partitions_gain(
     assert sentence.startswith(("Take", "Stay with 1 partition:"))
 
 
+def test_jitter_makes_partitions_wait_for_the_slowest(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for jitter in ("0", "0.2"):
+        said = ("--partitions", "1,2,2x2", "--flops", "1e9", "--jitter", jitter, "--json")
+        assert planned(monkeypatch, job, *said) == 0
+        steps = json.loads(capsys.readouterr().out)["steps"]
+        found.append([step["waiting_seconds"] for step in steps])
+        seconds = [step["seconds"] for step in steps]
+
+    steady, (alone, two, four) = found
+    assert steady == [0.0, 0.0, 0.0]
+    assert alone == 0.0 < two / seconds[1] < four / seconds[2]
+
+
 def test_json_has_every_figure(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

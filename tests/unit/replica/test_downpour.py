@@ -354,6 +354,31 @@ def test_a_local_step_is_taken_while_no_fetch_arrives() -> None:
     trained.connection.close()
 
 
+def test_computing_is_a_step_without_its_waits_and_waits_between_steps_are_none_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained, now = Trained(a_network(), OneShard(0.05), a_downpour()), [0.0]
+    pushes, source = trained.connection.pushes, Given(batches(3))
+    monkeypatch.setattr("disttrain.replica.stepper.time.perf_counter", lambda: now[0])
+
+    def loss(batch: Any, context: LossContext) -> BatchLoss:
+        """Computes for two seconds, and waits for three."""
+        del context
+        now[0] += 5.0
+        pushes.waited_seconds += 3.0
+        return BatchLoss(functional.cross_entropy(trained.model(batch[0]), batch[1]))
+
+    loop = TrainingLoop(trained.loop, loss, source, LostLeases(frozenset), 5)
+    loop.train_until(lambda: not source.left)
+    # As before the first step, in an evaluation, or for the last answers.
+    pushes.waited_seconds += 100.0
+
+    report = trained.loop.report(LostLeases(frozenset))
+    assert report.compute_seconds == pytest.approx(6.0, abs=0.5)
+    assert report.push_seconds > 100.0
+    trained.connection.close()
+
+
 def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
     model = a_network()
     before = flat(model)
