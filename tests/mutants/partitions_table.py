@@ -87,6 +87,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/replica/test_losses_that_nobody_gathers.py",),
     ),
     Mutant(
+        name="stacks whose loss is left out where a layer of theirs lies whole",
+        file=f"{_R}/parallel/reconstruction.py",
+        old="isinstance(layer, OnOne) and issubclass(layer.kind, tuple(_ROLES))",
+        new="False",
+        tests=("tests/unit/replica/test_losses_that_nobody_gathers.py",),
+    ),
+    Mutant(
         name="losses that all begin to compute before anybody asks whether there are such",
         file=f"{_R}/replica/partitions.py",
         old="            losses.objective.check(part.module, len(x), losses.labels)\n",

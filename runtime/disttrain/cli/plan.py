@@ -34,7 +34,7 @@ from disttrain.task.errors import TaskError
 _OF_LOSSES: Mapping[Loss, Sequence[str]] = {
     Loss.OF_OUTPUT: (),
     Loss.OF_PARTS: (),
-    Loss.OF_STACKS: ("planned is the joint update of all stacks",),
+    Loss.OF_STACKS: ("planned are all stacks, which are trained jointly",),
 }
 """What there is to know of each."""
 Job = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job whose model is divided.")]

@@ -30,7 +30,7 @@ class Objective(ABC):
         """
 
 
-class Together(ABC):
+class JointForward(ABC):
     """Stands for the forward() of a model whose parts other processes have, too."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class Together(ABC):
         """As `Objective.losses`, of samples and labels that this process alone has."""
 
 
-def together(model: nn.Module) -> Together | None:
+def joint_forward(model: nn.Module) -> JointForward | None:
     """How other processes compute with a model, too; None: it lies in this one."""
     found = inspect.unwrap(model.forward)
-    return found if isinstance(found, Together) else None
+    return found if isinstance(found, JointForward) else None

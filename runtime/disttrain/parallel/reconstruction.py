@@ -5,17 +5,19 @@ With x the target, y = W x the responses and p the pools sqrt(eps + sum of y^2),
 |alpha W^T y - x|^2 + sparsity * sum of p, the mean over samples. eps is that of the pooling layer.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from disttrain.parallel.array import DistributedArray
 from disttrain.parallel.communicator import summed_for_all
+from disttrain.parallel.layers.on_one import OnOne
 from disttrain.parallel.layers.partitioned import (
     OverWindows,
     PartitionedLayer,
@@ -24,7 +26,7 @@ from disttrain.parallel.layers.partitioned import (
 )
 from disttrain.parallel.layers.pooling import L2Pool2d
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
-from disttrain.parallel.objective import Objective, together
+from disttrain.parallel.objective import Objective, joint_forward
 from disttrain.parallel.partitioned import Partitioned
 
 SPARSITY = 0.1
@@ -45,9 +47,9 @@ def reconstruction_losses(
     In partitions all have the same losses. Raises ValueError.
     """
     objective = Reconstruction(sparsity=sparsity, first=first, last=last)
-    everywhere = together(model)
-    if everywhere is not None:
-        return [*everywhere.losses(objective, x).unbind()]
+    forward = joint_forward(model)
+    if forward is not None:
+        return [*forward.losses(objective, x).unbind()]
     if isinstance(model, Partitioned):
         return objective.found(_InParts(model), Value.of_input(x, model.peers), len(x))
     return objective.found(_InOne(model), x, len(x))
@@ -77,55 +79,55 @@ class Reconstruction(Objective):
         target: tuple[Any, Tensor] | None = None
         error: Tensor | None = None
         with way.computing([layer for stack, layer, _ in stacks if stack >= first]):
-            for stack, layer, kind in stacks:
+            for stack, layer, role in stacks:
                 with torch.set_grad_enabled(has_gradients and stack >= first):
                     value = layer(value)
                     if stack < first:
                         continue
-                    if isinstance(kind, ReconstructionTarget):
+                    if role is ReconstructionTarget:
                         target = value, way.alpha(layer)
-                    elif isinstance(kind, UnitFilters2d) and target is not None:
-                        error, target = way.error(layer, value, *target), None
-                    elif isinstance(kind, L2Pool2d) and error is not None:
+                    elif role is UnitFilters2d and target is not None:
+                        error = way.error(layer, value, *target)
+                    elif role is L2Pool2d and error is not None:
                         losses.append(way.mean(error + self.sparsity * way.sum(value), samples))
-                        error = None
         return losses
 
-    def _wanted(self, way: "_Way") -> list[tuple[int, nn.Module, nn.Module]]:
-        """Layers with the numbers of their stacks, up to the last one that is computed."""
-        found = list(_stacks(way.layers(), self.last))
-        if not _has_stack(kind for stack, _, kind in found if stack >= self.first):
+    def _wanted(self, way: "_Way") -> list["_InStack"]:
+        """Layers, up to the last one that is computed."""
+        found = [each for each in _stacks(way.layers()) if each.stack <= self._last]
+        if not any(each.role is L2Pool2d and each.stack >= self.first for each in found):
             message = (
                 f"no stack from {self.first} to {self.last}: one is a ReconstructionTarget, "
-                "UnitFilters2d and L2Pool2d, and an undivided layer has none"
+                "UnitFilters2d and L2Pool2d"
             )
             raise ValueError(message)
         return found
 
+    @property
+    def _last(self) -> float:
+        return math.inf if self.last is None else self.last
 
-def _stacks(
-    layers: Iterable[tuple[nn.Module, nn.Module]], last: int | None
-) -> Iterator[tuple[int, nn.Module, nn.Module]]:
-    stack = -1
+
+class _InStack(NamedTuple):
+    stack: int
+    """-1: before the first one."""
+    layer: nn.Module
+    role: type[nn.Module] | None
+    """Of the three whose values a loss is of; None: it is another layer."""
+
+
+_ROLES: Sequence[type[nn.Module]] = (ReconstructionTarget, UnitFilters2d, L2Pool2d)
+"""In the order in which a stack has them; there may be others between."""
+
+
+def _stacks(layers: Iterable[tuple[nn.Module, nn.Module]]) -> Iterator[_InStack]:
+    stack, done = -1, len(_ROLES)
     for layer, kind in layers:
-        stack += isinstance(kind, ReconstructionTarget)
-        if last is not None and stack > last:
-            return
-        yield stack, layer, kind
-
-
-def _has_stack(kinds: Iterable[nn.Module]) -> bool:
-    """Whether a loss comes of them."""
-    parts: list[type[nn.Module]] = [ReconstructionTarget, UnitFilters2d, L2Pool2d]
-    found = 0
-    for kind in kinds:
         if isinstance(kind, ReconstructionTarget):
-            found = 1
-        elif found and isinstance(kind, parts[found]):
-            found += 1
-        if found == len(parts):
-            return True
-    return False
+            stack, done = stack + 1, 0
+        role = _ROLES[done] if done < len(_ROLES) and isinstance(kind, _ROLES[done]) else None
+        done += role is not None
+        yield _InStack(stack, layer, role)
 
 
 class _Way(ABC):
@@ -185,7 +187,13 @@ class _InParts(_Way):
         self._model, self._peers = model, model.peers
 
     def layers(self) -> Iterator[tuple[nn.Module, nn.Module]]:
-        for layer in self._model.modules():
+        for name, layer in self._model.named_modules():
+            if isinstance(layer, OnOne) and issubclass(layer.kind, tuple(_ROLES)):
+                message = (
+                    f"layer {name} lies whole on partition {layer.place}, and the layers of stacks "
+                    "have to be divided; leave it out of partitioning and wholeOn"
+                )
+                raise ValueError(message)
             if isinstance(layer, PartitionedLayer):
                 yield layer, layer.windowed if isinstance(layer, OverWindows) else layer
 

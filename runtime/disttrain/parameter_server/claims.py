@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from disttrain.parameter_server.holder_side import Refused, ShardState
+from disttrain.parameter_server.messages import MOST_PUSHES_TOLD
 from disttrain.transport.header import Header, Reason
 
 
@@ -25,21 +26,21 @@ def check(header: Header, state: ShardState, most: MostWork | None) -> None:
     if header.version_incarnation == state.incarnation and header.version > state.count:
         sentence = f"computed on version {header.version} of {state.count}"
         raise Refused(Reason.MALFORMED, sentence)
-    if most is not None and header.samples > most.steps * most.samples:
-        raise _too_much(header, f"{header.samples} samples", most, "schedules go by")
+    if most is not None and header.samples > MOST_PUSHES_TOLD * most.steps * most.samples:
+        raise _too_much(header, f"counts {header.samples} samples", most)
 
 
 def check_weights(header: Header, most: MostWork) -> None:
     """Raises Refused for steps and samples that a merge would weigh too much."""
     steps, samples = header.local_steps, header.local_samples
     if not 0 < steps <= most.steps or samples > steps * most.samples:
-        raise _too_much(header, f"{steps} steps and {samples} samples", most, "merges weigh")
+        raise _too_much(header, f"is of {steps} steps and {samples} samples", most)
 
 
-def _too_much(header: Header, said: str, most: MostWork, why: str) -> Refused:
+def _too_much(header: Header, said: str, most: MostWork) -> Refused:
     return Refused(
         Reason.MALFORMED,
-        f"push {header.sequence} is of {said}, and {why} 1 to {most.steps} steps of up to "
-        f"{most.samples} samples each: its replica has to follow the manifest's batchSize, and "
-        "its steps between pushes",
+        f"push {header.sequence} {said}, and can hold 1 to {most.steps} steps of up to "
+        f"{most.samples} samples: its replica has to follow the batch size and the steps between "
+        "pushes that the manifest has",
     )

@@ -14,6 +14,8 @@ MOST_CHUNKS_PER_FETCH = 16
 
 ACKNOWLEDGE_EVERY = 2
 """A shard says PUSHED for every so many chunks of a push: the sender sees it advance."""
+MOST_PUSHES_TOLD = 8
+"""Of so many pushes one may tell the samples: those before it held nothing that counts."""
 
 _LONGEST_WELCOME = 4096
 _SHORTEST_CHUNK = 8

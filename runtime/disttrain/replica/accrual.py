@@ -8,6 +8,7 @@ from disttrain.coordinator.protocol.fields import Position
 from disttrain.job.schedule_kinds import Factor
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.parameter_server.client import Push, Versions
+from disttrain.parameter_server.messages import MOST_PUSHES_TOLD
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
 from disttrain.state.factors import Factors, within
@@ -45,6 +46,9 @@ class Accrual:
         self._sum: Outgoing | None = None
         self._scale = 1.0
         self._samples = 0
+        """Behind the next push, and behind those before it that held nothing."""
+        self._own_samples = 0
+        """Since the last push would have been."""
         self._steps = 0
         self._unit: float | None = None
         """Count of the first step in the sum: the others' are measured by it."""
@@ -75,13 +79,16 @@ class Accrual:
         assert self._step is not None  # noqa: S101  begin_step was before
         if self._is_alone:
             self._sum, self._step = self._step, None
-            self._samples, self._scale = samples, scale
+            self._samples = self._own_samples = samples
+            self._scale = scale
             return scale
         self._add_clipped(self._step, scale, samples, count)
         return 1.0
 
     def take(self, versions: Versions, position: Position) -> tuple[Outgoing, Push] | None:
         """What to push now, computed on these versions; None if nothing was accrued."""
+        told = min(self._samples, MOST_PUSHES_TOLD * self._own_samples)
+        self._own_samples = 0
         if self._sum is None:
             return None
         if self._unit is not None and self._counted != self._steps:
@@ -95,20 +102,21 @@ class Accrual:
                 rounded_to=self._sum.rounded_to,
                 versions=versions,
                 scale=self._scale,
-                samples=self._samples,
+                samples=told,
                 lease=position.lease,
                 lease_offset=position.offset,
                 beside={v: flat.buffer for v, flat in self._sum.beside.items()},
                 buffers={v: flat.buffer for v, flat in self._sum.buffers.vectors.items()},
             ),
         )
-        self._sum, self._samples, self._steps = None, 0, 0
+        self._sum, self._steps = None, 0
+        self._samples -= told
         return outgoing, push
 
     def drop(self) -> Outgoing | None:
         """Forget what was accrued; its buffer, which nobody needs now."""
         dropped, self._sum = self._sum, None
-        self._samples = self._steps = 0
+        self._samples = self._own_samples = self._steps = 0
         return dropped
 
     def _add_clipped(self, step: Outgoing, scale: float, samples: int, count: float | None) -> None:
@@ -116,6 +124,7 @@ class Accrual:
         if scale != 1.0:
             gradient.mul_(scale)
         self._samples += samples
+        self._own_samples += samples
         if count == 0:
             return
         self._steps += 1

@@ -95,9 +95,10 @@ class Connection:
         self.model.adopt_first_fetch()
         return fetched
 
-    def waited_seconds(self) -> float:
-        """In which the compute thread has waited for answers and for fetched values."""
-        return self.pushes.waited_seconds + self.fetches.waited_seconds
+    def working_seconds(self) -> float:
+        """A clock that stands while the compute thread waits for answers or fetched values."""
+        waited = self.pushes.waited_seconds + self.fetches.waited_seconds
+        return self.cancellation.clock() - waited
 
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""

@@ -14,7 +14,7 @@ from disttrain.job.spec import DistTrainJob, FrozenParameters, Spec
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
-from disttrain.parallel.objective import Objective, Together
+from disttrain.parallel.objective import JointForward, Objective
 from disttrain.parallel.partitioned import CannotPartition, Partitioned, PartOfModel
 from disttrain.parallel.partitioning import Way, partition
 from disttrain.parallel.reconstruction import Reconstruction
@@ -156,6 +156,12 @@ def refusal(job: DistTrainJob, task_folder: Path) -> str:
     return ""
 
 
+_NOT_CALLED = (
+    "Task.loss() does not call the model with a tensor, so that nobody knows what a sample of its "
+    "input is; let it call model(...), or a loss of disttrain.parallel with the model"
+)
+
+
 class _Seen(Interruption):
     """The model is called: the rest of the loss need not be found."""
 
@@ -164,14 +170,13 @@ class _Seen(Interruption):
         self.sample, self.loss = tuple(x.shape[1:]), loss
 
 
-class _Watched(Together):
+class _Watched(JointForward):
     """In place of a model's forward()."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Tensor:
         found = next((x for x in (*inputs, *named.values()) if isinstance(x, Tensor)), None)
         if found is None:
-            message = "calls the model without a tensor"
-            raise TypeError(message)
+            raise LossError(_NOT_CALLED)
         raise _Seen(found, Loss.OF_OUTPUT)
 
     def losses(self, objective: Objective, x: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -201,11 +206,7 @@ def planned_sample(
             task.loss_sum(watched, task.collate(read(examples.dataset, indices)), len(indices))
     except _Seen as seen:
         return seen.sample, seen.loss
-    message = (
-        "Task.loss() does not call the model, so that nobody knows what a sample of its input is; "
-        "let it call model(...), or a loss of disttrain.parallel with the model"
-    )
-    raise LossError(message)
+    raise LossError(_NOT_CALLED)
 
 
 def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:

@@ -60,9 +60,10 @@ class DownpourOptimizer(torch.optim.Optimizer):
     ) -> None:
         """Join the job whose output folder is `run`; waits until its shards have values.
 
-        `batch_size`: samples per step, by default the job's. Raises InvalidLaunchConfig without a
-        job there, JobEnded for one that nobody runs any more, WrongStrategy for one that is not of
-        downpour, ModelNotSupported, and NotJoined for a model that is not the job's.
+        `batch_size`: samples per step, at most the job's, which is the default. Raises ValueError
+        for more, InvalidLaunchConfig without a job there, JobEnded for one that nobody runs any
+        more, WrongStrategy for one that is not of downpour, ModelNotSupported, and NotJoined for a
+        model that is not the job's.
         """
         self._folder = folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.Role.REPLICA))
@@ -71,7 +72,14 @@ class DownpourOptimizer(torch.optim.Optimizer):
         if self._spec.strategy.downpour is None:
             message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
             raise WrongStrategy(message)
-        self._samples = batch_size or defaults.samples_per_step(self._spec)
+        most = defaults.samples_per_step(self._spec)
+        self._samples = most if batch_size is None else batch_size
+        if batch_size is not None and not 0 < batch_size <= most:
+            message = (
+                f"batch_size: must be 1 to {most}, which is the job's spec.batchSize, got "
+                f"{batch_size}; set spec.batchSize to the largest batch of the loop"
+            )
+            raise ValueError(message)
         self._ended = ""
         self._closed = False
         self._joined = False

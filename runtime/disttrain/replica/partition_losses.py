@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from disttrain.groups.steps import Collective
-from disttrain.parallel.losses import OfClasses
+from disttrain.parallel.losses import ClassLoss
 from disttrain.parallel.objective import Objective
 from disttrain.parallel.reconstruction import Reconstruction
 from disttrain.replica import partition_values
 
 _OBJECTIVES: dict[str, type[Objective]] = {
-    each.__name__: each for each in (OfClasses, Reconstruction)
+    each.__name__: each for each in (ClassLoss, Reconstruction)
 }
 
 

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from disttrain.groups.steps import Collective, Leader
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.partitioned import PartitionedLayer
-from disttrain.parallel.objective import Objective, Together
+from disttrain.parallel.objective import JointForward, Objective
 from disttrain.parallel.partitioned import Partitioned
 from disttrain.parallel.whole_layers import without_values
 from disttrain.replica import layer_modes, partition_losses, partition_values
@@ -350,7 +350,7 @@ class Call(NamedTuple):
     """None: the whole output."""
 
 
-class _Forward(Together):
+class _Forward(JointForward):
     """A model's forward() of all partitions. A copy of the model has its own, of one process."""
 
     def __init__(self, model: nn.Module, ask: Callable[..., Tensor]) -> None:

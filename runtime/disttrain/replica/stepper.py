@@ -44,7 +44,7 @@ class Stepper(ABC):
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
-        self.waited_seconds = connection.waited_seconds
+        self.working_seconds = connection.working_seconds
         self.ledger = connection.ledger
         self._clip_norm = clip_norm
         self._model.push_beside(manifest.pushed)
@@ -331,7 +331,7 @@ class TrainingLoop:
                 continue
             if self._lost.skips(loaded.item, stepper.position):
                 continue
-            began = time.perf_counter() - stepper.waited_seconds()
+            began = stepper.working_seconds()
             self._log(loaded)
             samples, position = len(loaded.item.indices), loaded.item.position
 
@@ -343,7 +343,7 @@ class TrainingLoop:
             scale = stepper.accrue(gradient, loss, samples, position)
             stepper.push()
             stepper.adopt(gradient, scale, samples)
-            counters.compute_seconds += time.perf_counter() - stepper.waited_seconds() - began
+            counters.compute_seconds += stepper.working_seconds() - began
 
     def drain(self) -> None:
         """Drop the batches not begun; push everything and wait for the answers."""

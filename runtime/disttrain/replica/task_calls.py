@@ -139,8 +139,8 @@ LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
 _NO_VALUES = (
     "The model is divided among partitions, and no process has all of it: Task.loss() and "
-    "Task.measure() may call the model, and may not read or write its parameters or buffers, or "
-    "call one of its layers. "
+    "Task.measure() may call the model, or give it to a loss of disttrain.parallel, and may not "
+    "read or write its parameters or buffers, or call one of its layers. "
     "Give weight decay to the optimizer, let layers return what the loss needs, or set "
     "spec.replicas.partitions to 1"
 )

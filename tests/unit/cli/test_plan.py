@@ -78,12 +78,13 @@ def test_jitter_makes_partitions_wait_for_the_slowest(
         said = ("--partitions", "1,2,2x2", "--flops", "1e9", "--jitter", jitter, "--json")
         assert planned(monkeypatch, job, *said) == 0
         steps = json.loads(capsys.readouterr().out)["steps"]
-        found.append([step["waiting_seconds"] for step in steps])
-        seconds = [step["seconds"] for step in steps]
+        found.append([(step["seconds"], step["waiting_seconds"]) for step in steps])
 
-    steady, (alone, two, four) = found
-    assert steady == [0.0, 0.0, 0.0]
-    assert alone == 0.0 < two / seconds[1] < four / seconds[2]
+    steady, unsteady = found
+    assert [waiting for _, waiting in steady] == [0.0, 0.0, 0.0]
+    assert [waiting > 0.0 for _, waiting in unsteady] == [False, True, True]
+    for (before, _), (after, waiting) in zip(steady, unsteady, strict=True):
+        assert after == pytest.approx(before + waiting)
 
 
 def test_json_has_every_figure(
@@ -294,7 +295,7 @@ def test_the_stacks_of_an_autoencoder_are_planned_jointly(
 
     _, _, one, four, *_, note, _, _, _, _ = capsys.readouterr().out.splitlines()
     assert [one.split()[:2], four.split()[:2]] == [["1", "1x1"], ["4", "2x2"]]
-    assert note == "planned is the joint update of all stacks"
+    assert note == "planned are all stacks, which are trained jointly"
 
 
 def test_inference_has_fewer_products_and_less_memory(

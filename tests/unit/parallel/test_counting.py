@@ -26,7 +26,7 @@ from disttrain.parallel import (
 from disttrain.parallel.communicator import Communicator, Traffic
 from disttrain.parallel.counting import Loss, counted
 from disttrain.parallel.layers.partitioned import Value
-from disttrain.parallel.losses import OfClasses
+from disttrain.parallel.losses import ClassLoss
 from disttrain.parallel.partitioning import Way
 from disttrain.parallel.pricing import Machine, Purpose
 from disttrain.parallel.reconstruction import Reconstruction
@@ -115,7 +115,7 @@ def test_messages_of_a_loss_that_nobody_gathers_are_those_of_a_step(
 
     def one(peers: Communicator) -> Traffic:
         made = partition(model, Grid(*grid), peers, SAMPLE)
-        loss = OfClasses().losses(made, given(made, x, from_first=from_first), labels)
+        loss = ClassLoss().losses(made, given(made, x, from_first=from_first), labels)
         loss.sum().backward()  # type: ignore[no-untyped-call]
         return peers.traffic
 

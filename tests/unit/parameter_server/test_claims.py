@@ -34,6 +34,8 @@ class Pushing:
         return answer.header, bytes(answer.payload).decode()
 
 
+MOST = 8 * 3 * BATCH
+"""A push tells the samples of up to eight, since some before it may have held nothing."""
 DOWNPOUR = ("spec.strategy.downpour.pushEvery=3",)
 LOCAL_STEPS = ("spec.strategy.downpour=null", "spec.strategy.localSteps={steps: 3}")
 
@@ -41,12 +43,12 @@ LOCAL_STEPS = ("spec.strategy.downpour=null", "spec.strategy.localSteps={steps: 
 @pytest.mark.parametrize("changes", [DOWNPOUR, LOCAL_STEPS])
 def test_a_push_counts_the_samples_that_its_steps_can_have(changes: tuple[str, ...]) -> None:
     pushing = Pushing(*changes)
-    header, _ = pushing.push(3 * BATCH)
+    header, _ = pushing.push(MOST)
     assert header.verb == Verb.PUSHED
-    assert pushing.state.samples == 3 * BATCH
+    assert pushing.state.samples == MOST
 
 
-@pytest.mark.parametrize("samples", [3 * BATCH + 1, 1 << 40])
+@pytest.mark.parametrize("samples", [MOST + 1, 1 << 40])
 @pytest.mark.parametrize("changes", [DOWNPOUR, LOCAL_STEPS])
 def test_a_push_of_more_samples_is_refused_and_changes_nothing(
     changes: tuple[str, ...], samples: int
@@ -54,8 +56,8 @@ def test_a_push_of_more_samples_is_refused_and_changes_nothing(
     pushing = Pushing(*changes)
     header, sentence = pushing.push(samples)
     assert (header.verb, header.reason) == (Verb.REFUSED, Reason.MALFORMED)
-    assert f"is of {samples} samples" in sentence
-    assert f"1 to 3 steps of up to {BATCH} samples each" in sentence
+    assert f"counts {samples} samples" in sentence
+    assert f"1 to 3 steps of up to {BATCH} samples" in sentence
     assert pushing.state.samples == 0
     assert pushing.state.values is not None
     assert not pushing.state.values.tensor(placements.PARAMETERS).any()

@@ -1,7 +1,7 @@
 """Losses that are no means over samples, beside what autograd makes of all batches together."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from builders import placements
 from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.parameter_server.messages import MOST_PUSHES_TOLD
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
@@ -32,11 +33,11 @@ LENGTHS = (
 """Tokens of the samples of each batch."""
 
 
-def a_batch(number: int) -> tuple[Tensor, Tensor]:
+def a_batch(number: int, lengths: Sequence[list[int]] = LENGTHS) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(number)
     values = torch.randn(3, 7, 4, generator=generator)
     labels = torch.randint(0, 5, (3, 7), generator=generator)
-    for row, length in enumerate(LENGTHS[number]):
+    for row, length in enumerate(lengths[number]):
         labels[row, length:] = PADDING
     return values, labels
 
@@ -69,25 +70,25 @@ def pushes_of(push_every: int) -> list[range]:
     return [range(1), *later]
 
 
-@pytest.mark.parametrize("loss", [tokens, weighted])
-@pytest.mark.parametrize("push_every", [1, 3, 4])
-def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_count(
+def trained(
+    model: nn.Module,
+    server: OneShard,
     push_every: int,
     loss: LossOfModel,
-) -> None:
-    model, server = a_model(), OneShard(1.0)
-    plain = copy.deepcopy(model)
+    lengths: Sequence[list[int]],
+) -> Tensor:
+    """A step for each batch; the parameters before them. Nothing is fetched."""
     flat = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=3)
     connection = Connection(flat, Sides(push=server, fetch=server), Cancellation())
     connection.upload([0])
-    config = a_downpour(push_every=push_every, fetch_every=100)
+    config = a_downpour(push_every=push_every, fetch_every=1000)
     downpour = Downpour(connection, config, pace=NeverWaits())
     downpour.begin(connection.first_fetch(meanwhile=lambda: None))
     server.fetch_gate.clear()
     before = server.values[placements.PARAMETERS].clone()
-    for step in range(len(LENGTHS)):
+    for step in range(len(lengths)):
         gradient = downpour.begin_step()
-        value = checks.check_loss(loss(model, a_batch(step)))
+        value = checks.check_loss(loss(model, a_batch(step, lengths)))
         value.mean.backward()  # type: ignore[no-untyped-call]
         position = Position(lease=1, offset=3 * step + 3)
         scale = downpour.accrue(gradient, value, 3, position)
@@ -96,7 +97,32 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
     downpour.flush()
     server.fetch_gate.set()
     connection.close()
+    return before
 
+
+@pytest.mark.parametrize("push_every", [1, 2])
+def test_pushes_after_many_that_held_nothing_tell_no_more_samples_than_shards_take(
+    push_every: int,
+) -> None:
+    server = OneShard(1.0)
+    lengths = [[5, 1, 2], *[NOTHING] * 60, *[[1, 2, 3]] * 20]
+    trained(a_model(), server, push_every, tokens, lengths)
+
+    told = [push.samples for push in server.pushes]
+    assert max(told) <= MOST_PUSHES_TOLD * push_every * 3
+    # In the end they have told all.
+    assert sum(told) == 3 * len(lengths)
+
+
+@pytest.mark.parametrize("loss", [tokens, weighted])
+@pytest.mark.parametrize("push_every", [1, 3, 4])
+def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_count(
+    push_every: int,
+    loss: LossOfModel,
+) -> None:
+    model, server = a_model(), OneShard(1.0)
+    plain = copy.deepcopy(model)
+    before = trained(model, server, push_every, loss, LENGTHS)
     for steps in pushes_of(push_every):
         losses = [loss(plain, a_batch(step)) for step in steps]
         total = torch.stack([one.sum for one in losses]).sum()

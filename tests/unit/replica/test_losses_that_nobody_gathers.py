@@ -220,10 +220,46 @@ def test_one_process_refuses_with_the_same_words(
 
 def test_under_autocast_sums_over_classes_are_float32() -> None:
     model, x = classifier().float(), images().float()
+    alone = copy.deepcopy(model)
     with torch.autocast("cpu", torch.bfloat16):
-        wanted = of_classes(copy.deepcopy(model), x)
+        wanted = of_classes(alone, x)
         with in_parts(model, 2, IMAGES) as parts, parts.divided.computing(0):
             found = of_classes(parts.model, x)
 
+            found.backward()  # type: ignore[no-untyped-call]
+            head = parts.gradients()["4.weight"]
+    wanted.backward()  # type: ignore[no-untyped-call]
+
     assert found.dtype is torch.float32
     torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(head, gradients(alone)["4.weight"], rtol=0.05, atol=1e-2)
+
+
+@pytest.mark.parametrize("loss", [of_classes, of_each_class])
+def test_classes_may_lie_whole_on_a_partition(loss: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    model, x = classifier(), images()
+    alone = copy.deepcopy(model)
+    with in_parts(model, 2, IMAGES, whole_on={"4": 1}) as parts:
+        with parts.divided.computing(0):
+            found = loss(parts.model, x)
+        found.backward()  # type: ignore[no-untyped-call]
+        wanted = loss(alone, x)
+        wanted.backward()  # type: ignore[no-untyped-call]
+
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+        assert_close(parts.gradients(), gradients(alone))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_stacks_that_do_not_lie_divided_are_refused_by_the_layer(place: int) -> None:
+    """In one process each has its loss, which nobody is to miss."""
+    with in_parts(stacks(), 2, IMAGES, whole_on={"1.2": place}) as parts:
+        with parts.divided.computing(0), pytest.raises(ValueError, match=r"layer 1\.2 lies whole"):
+            of_stacks(parts.model, images())
+        assert not _sent(parts)
+
+
+def test_labels_may_be_of_a_type_that_has_no_such_number() -> None:
+    few, many = torch.tensor([200, 156], dtype=torch.uint8), torch.randn(2, 300)
+    found = cross_entropy(many, few)
+    assert float(found) == pytest.approx(float(functional.cross_entropy(many, few.long())))

@@ -80,6 +80,20 @@ def test_a_job_that_takes_nobody_any_more_has_ended(membership: MagicMock, held:
         DownpourOptimizer(nn.Linear(2, 1), held.path)
 
 
+@pytest.mark.parametrize("batch_size", [0, 33])
+def test_a_batch_that_the_job_does_not_have_is_refused(
+    membership: MagicMock,
+    held: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    batch_size: int,
+) -> None:
+    """Shards would refuse its pushes."""
+    monkeypatch.setattr(defaults, "samples_per_step", lambda _: 32)
+    with pytest.raises(ValueError, match=f"must be 1 to 32, .* got {batch_size}; set"):
+        DownpourOptimizer(nn.Linear(2, 1), held.path, batch_size=batch_size)
+    assert not membership.mock_calls
+
+
 def test_a_connection_that_cannot_begin_is_closed(
     monkeypatch: pytest.MonkeyPatch, membership: MagicMock, held: RunFolder
 ) -> None:

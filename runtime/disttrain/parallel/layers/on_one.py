@@ -34,6 +34,8 @@ class OnOne(PartitionedLayer):
         """`output`: channels, height and width; flat, features are the rows of one channel."""
         super().__init__(peers, module if peers.rank == place else None)
         self.place, self.output, self.is_flat = place, output, is_flat
+        self.kind = type(module)
+        """What it is, in each partition."""
         self._dropout = module if isinstance(module, HashDropout) else None
         if peers.rank == place:
             self.take_over(module)
