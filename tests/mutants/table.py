@@ -677,9 +677,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a replica that says it has done more than it can",
-        file=f"{_R}/parameter_server/claims.py",
-        old="or samples > steps * most.samples:",
-        new="or not samples:",
+        file=f"{_R}/parameter_server/deliveries.py",
+        old="and samples <= steps * most.samples:",
+        new="and samples:",
         tests=(f"{_UNIT}/parameter_server/test_merging.py",),
     ),
     Mutant(
@@ -691,10 +691,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a replica that ends the schedule of all by the samples that it says",
-        file=f"{_R}/parameter_server/claims.py",
+        file=f"{_R}/parameter_server/deliveries.py",
         old="header.samples > MOST_PUSHES_TOLD * most.steps * most.samples",
         new="False",
-        tests=(f"{_UNIT}/parameter_server/test_claims.py",),
+        tests=(f"{_UNIT}/parameter_server/test_unbelievable_pushes.py",),
     ),
     Mutant(
         name="a push that tells samples without end of those before it that held nothing",
@@ -1196,15 +1196,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale above one",
-        file=f"{_R}/parameter_server/strategies/downpour.py",
+        file=f"{_R}/parameter_server/deliveries.py",
         old="if not 0 < header.scale <= 1:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push computed on a version to come",
-        file=f"{_R}/parameter_server/strategies/downpour.py",
-        old="if header.version_incarnation == state.incarnation and header.version > state.count:",
+        file=f"{_R}/parameter_server/deliveries.py",
+        old="if header.version_incarnation == incarnation and header.version > count:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from disttrain.parameter_server.messages import MOST_PUSHES_TOLD
 from disttrain.transport.header import Header, Reason
 
 
@@ -355,3 +356,42 @@ class Coverage:
         forgotten = covered & self._over
         self._over -= forgotten
         return forgotten
+
+
+class MostWork(NamedTuple):
+    """Of one push, as the manifest has it."""
+
+    steps: int
+    samples: int
+    """Of one step."""
+
+
+def unbelievable(header: Header, incarnation: int, count: int, most: MostWork | None) -> str:
+    """What of a push no honest replica can say, since it moves more than work does; or empty.
+
+    `incarnation`, `count`: of the shard, and of its updates. `most`: None where nobody knows.
+    """
+    if not 0 < header.scale <= 1:
+        # Clipping only makes smaller: anything else would overflow or climb.
+        return f"scale {header.scale} is not above 0 and at most 1"
+    if header.version_incarnation == incarnation and header.version > count:
+        return f"computed on version {header.version} of {count}"
+    if most is not None and header.samples > MOST_PUSHES_TOLD * most.steps * most.samples:
+        return _too_much(header, f"counts {header.samples} samples", most)
+    return ""
+
+
+def too_heavy(header: Header, most: MostWork) -> str:
+    """Steps and samples that a merge would weigh too much; or empty."""
+    steps, samples = header.local_steps, header.local_samples
+    if 0 < steps <= most.steps and samples <= steps * most.samples:
+        return ""
+    return _too_much(header, f"is of {steps} steps and {samples} samples", most)
+
+
+def _too_much(header: Header, said: str, most: MostWork) -> str:
+    return (
+        f"push {header.sequence} {said}, and can hold 1 to {most.steps} steps of up to "
+        f"{most.samples} samples: its replica has to follow the batch size and the steps between "
+        "pushes that the manifest has"
+    )

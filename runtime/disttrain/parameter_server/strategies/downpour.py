@@ -22,9 +22,8 @@ from disttrain.job.spec import Spec
 from disttrain.job.staleness import Staleness
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy_kind import StrategyKind
-from disttrain.parameter_server import arithmetic, claims, presence
+from disttrain.parameter_server import arithmetic, deliveries, presence
 from disttrain.parameter_server.average import MovingAverage
-from disttrain.parameter_server.claims import MostWork
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderIncarnation
 from disttrain.parameter_server.fetch_contexts import FetchContexts
 from disttrain.parameter_server.holder_side import (
@@ -53,7 +52,7 @@ class PushedGradients(HolderSide):
 
     of: ClassVar[type[StrategyKind]] = Downpour
 
-    most_work: MostWork | None = None
+    most_work: deliveries.MostWork | None = None
     """None: nobody knows what a push can hold."""
 
     def __init__(
@@ -100,7 +99,8 @@ class PushedGradients(HolderSide):
             staleness=manifest.staleness,
             average=None if manifest.ema is None else manifest.ema.half_life,
         )
-        side.most_work = MostWork(manifest.push_every, defaults.samples_per_step(stage))
+        most = defaults.samples_per_step(stage)
+        side.most_work = deliveries.MostWork(manifest.push_every, most)
         return side
 
     @staticmethod
@@ -176,7 +176,9 @@ class PushedGradients(HolderSide):
         raise Refused(reason, sentence, is_repeat=was_refused or is_waiting)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
-        claims.check(header, self.state, self.most_work)
+        state, most = self.state, self.most_work
+        if said := deliveries.unbelievable(header, state.incarnation, state.count, most):
+            raise Refused(Reason.MALFORMED, said)
         if header.chunk == 0 and self._maximum is not None:
             self._maximum.check(header, self._staleness(header))
         fragment = self.fragment(header) if self.fragments else WHOLE

@@ -12,9 +12,8 @@ from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.job.staleness import Maximum, Staleness
 from disttrain.job.strategies.local_steps import Adopt, LocalSteps
-from disttrain.parameter_server import arithmetic, claims
-from disttrain.parameter_server.claims import MostWork
-from disttrain.parameter_server.deliveries import SenderIncarnation
+from disttrain.parameter_server import arithmetic
+from disttrain.parameter_server.deliveries import MostWork, SenderIncarnation, too_heavy
 from disttrain.parameter_server.holder_side import Answer, Refused, ShardState
 from disttrain.parameter_server.merging import Merging
 from disttrain.parameter_server.norm_bound import NormBound
@@ -118,8 +117,9 @@ class PushedDifferences(PushedGradients):
         if self.merging is not None and header.sender >= self.config.replicas:
             sentence = f"spec.replicas.count is {self.config.replicas}, got index {header.sender}"
             raise Refused(Reason.MALFORMED, sentence)
-        if self.merging is not None and self.most_work is not None:
-            claims.check_weights(header, self.most_work)
+        most = None if self.merging is None else self.most_work
+        if most is not None and (said := too_heavy(header, most)):
+            raise Refused(Reason.MALFORMED, said)
         if self.bound is None or not part.vector.is_trained:
             return
         norm, is_first = header.scale * float(torch.linalg.vector_norm(sent)), header.chunk == 0
