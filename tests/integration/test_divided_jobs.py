@@ -42,7 +42,7 @@ FRAGMENTS = (
     "spec.task.arguments={normalised: false}",
 )
 """Partitions cut fragments of their own, so that with Nesterov's momentum these are others."""
-SEVERAL_STEPS = ("spec.strategy={localSteps: {steps: 4}}",)
+SEVERAL_STEPS = ("spec.strategy={localSteps: {steps: 2}}",)
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
 """The other partition trains nothing: a convolution's filters are the first one's."""
@@ -274,13 +274,13 @@ def test_a_partition_killed_in_its_layer_restarts_its_replica_alone(
         job.wait_until(lambda status: status.get("samples", 0) >= 16 and steps(status) > 0)
         before, rest = ([job.pid(name) for name in names] for names in (members, others))
         leader, follower = ((tmp_path / f"{pid}.forgotten").exists() for pid in before)
-        read = [int((tmp_path / f"{pid}.read").read_text()) for pid in before]
+        read = [(tmp_path / f"{pid}.read").stat().st_size for pid in before]
         # Who makes a model from now on waits, so that the group does not come back too soon.
         (tmp_path / "struck").touch()
         # Nearly all of a step's time passes in the layer of the second partition.
         job.signal("replica-0-1", signal.SIGKILL)
         struck = job.wait_until(lambda status: status["liveReplicas"] == 1)
-        went_on = job.wait_until(lambda status: steps(status) >= steps(struck) + 3)
+        went_on = job.wait_until(lambda status: steps(status) >= steps(struck) + 5)
         assert went_on["samples"] > struck["samples"]
         assert " trains incarnation=2" not in job.log(members[0])
         (tmp_path / "back").touch()

@@ -86,7 +86,8 @@ def test_image_local_in_partitions_learns_in_an_epoch(tmp_path: Path) -> None:
 
 def test_an_autoencoder_learns_jointly_in_an_epoch(tmp_path: Path) -> None:
     manifest = EXAMPLES / "autoencoder" / "job-small.yaml"
-    answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.epochs=1")
+    short = ("--set", "spec.stop.epochs=1", "--set", "spec.replicas.count=1")
+    answer, summary = ran(tmp_path, manifest, *short)
     assert answer.code == 0, answer.err
     # Nothing reconstructed is 0.45 and 0.96.
     assert summary["finalMeasures"]["squared_error_1"] < 0.35

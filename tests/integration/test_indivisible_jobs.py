@@ -123,7 +123,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ),
         (
             ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Decaying"),
-            ("Task.loss() and Task.measure() may call the model, and may not read or write its",),
+            ("may call the model, or give it to a loss of disttrain.parallel",),
         ),
         (
             (
