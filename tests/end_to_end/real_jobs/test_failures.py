@@ -79,10 +79,15 @@ def test_a_shard_that_hangs_is_restarted_by_its_kubelet(
     own_cluster.stop_container(job.kubectl.namespace, job.running("shard"), CONTAINER)
 
     job.wait_until(lambda: sorted(job.restarts("shard")) == [0, 1], "the shard's restart")
-    told = [event["message"] for event in job.kubectl.items("events")]
-    assert any("failed liveness probe" in message for message in told), told
+    # A kubelet tells it by and by, and anew where the API server did not take it.
+    job.wait_until(lambda: any("failed liveness probe" in each for each in told(job)), "its reason")
     summary = job.complete()
     assert summary["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
+
+
+def told(job: ClusterTraining) -> list[str]:
+    """All events of the job's namespace."""
+    return [event["message"] for event in job.kubectl.items("events")]
 
 
 def samples_in(folder: Path) -> int:
