@@ -375,6 +375,8 @@ def bars(
     own = found.get(HELD)
     others = [name for name in ("downpour", "ddp") if name in found]
     if own is not None:
+        computes = "part of the time in which replicas compute, with evaluations"
+        made.append(Bar(computes, own.time_shares["computing"], 0.95))
         for name in others:
             ratio = found[name].sent_bytes / own.sent_bytes
             made.append(Bar(f"bytes, {name} to local steps", ratio, 10.0))

@@ -159,7 +159,7 @@ def counted(  # noqa: PLR0913  As `partition`, and the batch.
     for rank in range(grid.size):
         peers = _Imagined(rank, grid.size)
         part = partition(nowhere, grid, peers, sample, overrides, micro_batches=micro_batches)
-        value = _input(peers, sample, samples, from_first=from_first)
+        value = _input(part, sample, samples, from_first=from_first)
         parts.append(part)
         costs.append([*_of(part, value, micro_batches, loss, from_first=from_first)])
     return Counts(grid=grid, costs=costs, parts=parts)
@@ -263,15 +263,11 @@ def _computed(
         yield counter.flops, times * counter.flops, x.nbytes
 
 
-def _input(peers: _Imagined, sample: Sequence[int], samples: int, *, from_first: bool) -> Value:
+def _input(part: Partitioned, sample: Sequence[int], samples: int, *, from_first: bool) -> Value:
     x = torch.empty(samples, *sample, device="meta")
-    value = Value.of_input(x, peers)
     if not from_first:
-        return value
-    tensor, height, width = value.array.tensor, value.array.height, value.array.width
-    windows = on_one(0, peers.size, height, width)
-    own = tensor if peers.rank == 0 else tensor[:, :, :0, :0]
-    return Value(DistributedArray(own, windows, height, width, peers), value.is_flat)
+        return Value.of_input(x, part.peers)
+    return part.input_of_first(part.no_input(samples, x.dtype).to("meta") if part.peers.rank else x)
 
 
 def _gathered(array: DistributedArray, peers: _Imagined, *, in_first: bool) -> LayerCost:
