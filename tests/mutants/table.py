@@ -2566,6 +2566,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/protocol/test_control.py",),
     ),
     Mutant(
+        name="messages between two partitions that are not told apart",
+        file=f"{_R}/groups/gloo.py",
+        old="itertools.cycle(range(_MOST_UNDER_WAY))",
+        new="itertools.repeat(0)",
+        tests=("tests/contract/test_communicators.py",),
+    ),
+    Mutant(
         name="members that never connect and have not failed",
         file=f"{_R}/groups/gloo.py",
         old="return NotConnected(message)",

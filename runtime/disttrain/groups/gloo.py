@@ -4,15 +4,17 @@ Its messages are neither encrypted nor authenticated; see docs/security.md.
 """
 
 import ctypes
+import itertools
 import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -22,8 +24,6 @@ from disttrain.groups.meeting import Rendezvous
 from disttrain.groups.staging import Staging, staging
 from disttrain.groups.steps import Collective
 from disttrain.parallel.communicator import Communicator, Exchange
-
-T = TypeVar("T")
 
 _Gloo: Any = distributed.ProcessGroupGloo
 """Torch's type information lacks what is used of it."""
@@ -164,30 +164,46 @@ class GlooCommunicator(Communicator):
         """`check` raises when this process is to end: so do all that wait here."""
         super().__init__(rank, size)
         self._group = group
-        self._thread = _ExchangeThread(check)
+        self._threads = _Threads(check)
+        self._sent: _Numbers = defaultdict(_numbers)
+        self._received: _Numbers = defaultdict(_numbers)
 
     def _exchange(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Exchange:
-        sent = [(to, _staged(tensor)) for to, tensor in outgoing.items()]
-        arriving = [(source, into, _room(into)) for source, into in incoming.items()]
+        sent = [(to, next(self._sent[to]), _staged(tensor)) for to, tensor in outgoing.items()]
+        arriving = [
+            (source, next(self._received[source]), _room(into)) for source, into in incoming.items()
+        ]
 
-        def hand_over() -> list[Any]:
-            works = [self._group.recv([room], source, 0) for source, _, room in arriving]
-            return works + [self._group.send([tensor], to, 0) for to, tensor in sent]
+        def run() -> None:
+            works = [self._group.recv([room], source, tag) for source, tag, room in arriving]
+            works += [self._group.send([tensor], to, tag) for to, tag, tensor in sent]
+            for work in works:
+                work.wait()
 
-        handed_over = self._thread.begin(hand_over)
-        landing = [(into, room) for _, into, room in arriving]
-        return _UnderWay(self._thread, handed_over, landing, sent)
+        rooms = [room for _, _, room in arriving]
+        landing = list(zip(incoming.values(), rooms, strict=True))
+        return _UnderWay(self._threads, self._threads.begin(run), landing)
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         host = tensor.detach().to("cpu", copy=True)
         options = distributed.AllreduceOptions()
         options.reduceOp = distributed.ReduceOp.SUM if is_sum else distributed.ReduceOp.MAX
-        self._thread.call(lambda: self._group.allreduce([host], options).wait())
+        act = self._threads.begin(lambda: self._group.allreduce([host], options).wait())
+        self._threads.wait(act)
         return host.to(tensor.device)
 
 
-class _ExchangeThread:
-    """Hands messages to gloo and waits for them, one after the other.
+_Numbers = defaultdict[int, Iterator[int]]
+"""Of messages, by the other partition: they are told apart, in whatever order gloo gets them."""
+_MOST_UNDER_WAY = 2**16
+
+
+def _numbers() -> Iterator[int]:
+    return itertools.cycle(range(_MOST_UNDER_WAY))
+
+
+class _Threads:
+    """Run what waits in gloo, each at once. A thread that is done with one is used again.
 
     Gloo holds up who hands it a message while it reads another one from the same peer, and nothing
     ends its waiting. So that is a thread's business: the caller computes meanwhile, and may end.
@@ -195,57 +211,58 @@ class _ExchangeThread:
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
-        self._acts: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="exchange", daemon=True).start()
+        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
 
-    def begin(self, act: Callable[[], T]) -> "Future[T]":
-        future: Future[T] = Future()
+    def begin(self, act: Callable[[], None]) -> "Future[None]":
+        future: Future[None] = Future()
+        acts = self._idle.pop() if self._idle else self._started()
 
         def run() -> None:
             try:
-                future.set_result(act())
+                act()
             except BaseException as error:
+                self._idle.append(acts)
                 future.set_exception(error)
+            else:
+                self._idle.append(acts)
+                future.set_result(None)
 
-        self._acts.put(run)
+        acts.put(run)
         return future
 
-    def call(self, act: Callable[[], T]) -> T:
-        """As `begin`, and return when it is done. Raises GroupLost, and what `check` does."""
-        future = self.begin(act)
+    def wait(self, future: "Future[None]") -> None:
+        """Raises GroupLost, and what `check` does."""
         while not wait([future], _LOOK_AGAIN_SECONDS).done:
             self._check()
         try:
-            return future.result()
+            future.result()
         except RuntimeError as error:
             message = f"a partition of the replica does not answer: {error}"
             raise GroupLost(message) from error
 
-    def _run(self) -> None:
-        while True:
-            self._acts.get()()
+    def _started(self) -> "queue.SimpleQueue[Callable[[], None]]":
+        acts: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+        def run() -> None:
+            while True:
+                acts.get()()
+
+        threading.Thread(target=run, name="exchange", daemon=True).start()
+        return acts
 
 
 class _UnderWay(Exchange):
     def __init__(
-        self,
-        thread: _ExchangeThread,
-        works: "Future[list[Any]]",
-        arriving: list[tuple[Tensor, Tensor]],
-        kept: object,
+        self, threads: _Threads, act: "Future[None]", landing: list[tuple[Tensor, Tensor]]
     ) -> None:
-        """`kept` is what gloo reads from while it sends."""
-        self._thread, self._works, self._arriving, self._kept = thread, works, arriving, kept
+        """`landing`: what is wanted, and what gloo receives it into."""
+        self._threads, self._act, self._landing = threads, act, landing
 
     def wait(self) -> None:
-        self._thread.call(self._ended)
-        for into, room in self._arriving:
+        self._threads.wait(self._act)
+        for into, room in self._landing:
             if into is not room:
                 into.copy_(room, non_blocking=True)
-
-    def _ended(self) -> None:
-        for work in self._works.result():
-            work.wait()
 
 
 def _staged(tensor: Tensor) -> Tensor:

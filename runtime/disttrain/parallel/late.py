@@ -23,8 +23,9 @@ from disttrain.parallel.communicator import Communicator
 
 Parameters = Sequence[Tensor | None]
 """Weight and bias."""
-MOST_AGAIN = 0.25
-"""Of the outputs of a convolution: those at a border, which are computed a second time."""
+MOST_AGAIN = 0.05
+"""Of the outputs of a convolution: those at a border, which are computed a second time. They are
+few and far between in memory, and take longer than as many others."""
 
 
 class Product(ABC):

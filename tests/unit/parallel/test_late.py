@@ -138,11 +138,11 @@ AFTER = ["begin", "wait", "product"]
 @pytest.mark.parametrize(
     ("layer", "width", "overlaps", "wanted"),
     [
-        (nn.Conv2d(3, 4, 3, padding=1), 12, True, BEFORE_AND_AFTER),
-        (nn.Conv2d(3, 4, 3, padding=1), 12, False, AFTER),
-        # Of three columns one is at the border: too many to be computed twice.
-        (nn.Conv2d(3, 4, 3, padding=1), 6, True, AFTER),
-        (nn.Conv2d(3, 4, 3, padding=1).requires_grad_(requires_grad=False), 12, True, AFTER),
+        (nn.Conv2d(3, 4, 3, padding=1), 40, True, BEFORE_AND_AFTER),
+        (nn.Conv2d(3, 4, 3, padding=1), 40, False, AFTER),
+        # Of 19 columns one is at the border: too many to be computed twice.
+        (nn.Conv2d(3, 4, 3, padding=1), 38, True, AFTER),
+        (nn.Conv2d(3, 4, 3, padding=1).requires_grad_(requires_grad=False), 40, True, AFTER),
         (nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 12, 6)), 12, True, BEFORE_AND_AFTER),
         (nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 12, 6)), 12, False, AFTER),
     ],
