@@ -1,5 +1,6 @@
 """Random images for a model that can be divided, and what such tasks can do wrong."""
 
+import json
 import math
 import os
 import signal
@@ -148,6 +149,34 @@ class Counted(DividedImages):
         losses = functional.cross_entropy(model(images), labels, reduction="none")
         counts = (labels % 2 == 0).float()
         return Loss(sum=(losses * counts).sum(), count=counts.sum())
+
+
+class InRounds(DividedImages):
+    """Each process that computes the loss notes which samples each of its steps has.
+
+    They take their first step when all replicas are there. After `rounds` steps the loss is
+    constant, so that it makes no difference how many more steps each of them takes.
+    """
+
+    def __init__(self, *, folder: str, replicas: int, rounds: int) -> None:
+        super().__init__(normalised=False)
+        self._folder, self._replicas, self._rounds = Path(folder), replicas, rounds
+        self._steps = 0
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        return TensorDataset(*super().dataset(split)[:], torch.arange(SAMPLES))
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor | Loss:
+        images, labels, numbers = batch
+        if not torch.is_grad_enabled():
+            return super().loss(model, (images, labels))
+        with (self._folder / f"{os.getpid()}.steps").open("a") as file:
+            file.write(f"{json.dumps(numbers.tolist())}\n")
+        while len([*self._folder.glob("*.steps")]) < self._replicas:
+            time.sleep(0.01)
+        self._steps += 1
+        found: Tensor = functional.cross_entropy(model(images), labels)
+        return found if self._steps <= self._rounds else 0.0 * found
 
 
 class Decaying(DividedImages):
