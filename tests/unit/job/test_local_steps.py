@@ -277,7 +277,7 @@ def test_checkpoints_tell_outer_rules_from_update_rules() -> None:
         ),
         (
             [LOCAL, "spec.replicas.ranks=2", "spec.replicas.partitions=2"],
-            r"spec\.replicas\.ranks: must be 1 with 2 partitions, got 2",
+            r"spec\.replicas\.ranks: must be 1 with 2 partitions, got 2: .* steps: 1, quorum: N",
         ),
         (
             [LOCAL, "spec.replicas.ranks=9", "spec.batchSize=8"],

@@ -102,7 +102,11 @@ def _is_divided_in_one_way(spec: Spec) -> str | None:
     ranks, partitions = spec.replicas.ranks, spec.replicas.partitions
     if ranks == 1 or partitions == 1:
         return None
-    return f"must be 1 with {partitions} partitions, got {ranks}: take ranks or partitions"
+    return (
+        f"must be 1 with {partitions} partitions, got {ranks}: take ranks or partitions; for steps "
+        "by the mean gradient of divided replicas take more of them, and localSteps with steps: 1, "
+        "quorum: N and adopt: replace, N as spec.replicas.count"
+    )
 
 
 def _ranks_have_samples(spec: Spec) -> str | None:
