@@ -1,6 +1,7 @@
 """A job with a batch method on a small convex loss, and what it has to come to."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +74,26 @@ def of_model(name: str, model: nn.Module, loss: Callable[[], Tensor]) -> Problem
     return Problem(name, start, evaluate)
 
 
-def convex_problem() -> Problem:
+def convex_problem(task: Convex) -> Problem:
     """The loss over all of the task's data at once, and where a job of seed 0 begins."""
     torch.manual_seed(0)
-    task = Convex()
     model = task.model().double()
     dataset: Any = task.dataset(Split.TRAIN)
     inputs, labels = dataset.tensors
     return of_model("convex", model, lambda: task.loss(model, (inputs.double(), labels)))
 
 
-def serial_iterates() -> list[Vector]:
-    """The accepted points of textbook L-BFGS on the whole loss, in one process without shards."""
+def serial_iterates(penalty: float | None = None, begin: Vector | None = None) -> list[Vector]:
+    """The accepted points of textbook L-BFGS on the whole loss, in one process without shards.
+
+    `penalty`: another one than the task's own. `begin`: another point to start at, where nothing
+    is known of the loss.
+    """
     rules = DescentRules(search=WolfeRules(), gradient_tolerance=GRADIENT_TOLERANCE)
-    return iterates(PlainLbfgs(rules, history=5), shards_of(convex_problem()))
+    problem = convex_problem(Convex() if penalty is None else Convex(penalty=penalty))
+    if begin is not None:
+        problem = replace(problem, start=begin)
+    return iterates(PlainLbfgs(rules, history=5), shards_of(problem))
 
 
 def distance(one: Vector, other: Vector) -> float:
