@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.jobs import a_job
+from builders.jobs import SMALL, a_job, complaints
 from disttrain.job.finding import InvalidManifest
 
 
@@ -40,6 +40,11 @@ def test_a_layers_partition_is_a_number() -> None:
 def test_what_cannot_be_is_refused_by_its_field(replicas: str, message: str) -> None:
     with pytest.raises(InvalidManifest, match=message):
         a_job(f"spec.replicas={replicas}")
+
+
+def test_partitions_that_are_too_many_are_no_ranks() -> None:
+    (line,) = complaints(SMALL, "spec.replicas.partitions=41")
+    assert "spec.replicas.partitions" in line
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def _partitions_are_few(spec: Spec) -> str | None:
 
 
 def _ranks_are_few(spec: Spec) -> str | None:
-    return _too_many(spec.replicas.parts, " with inner: fsdp2; take fewer, or inner: ddp")
+    ranks = spec.replicas.parts // spec.replicas.partitions
+    return _too_many(ranks, " with inner: fsdp2; take fewer, or inner: ddp")
 
 
 def _too_many(parts: int, remedy: str) -> str | None:
