@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,7 @@ var (
 	suspend       = []string{"spec", "suspend"}
 	replicaCount  = []string{"spec", "replicas", "count"}
 	partitions    = []string{"spec", "replicas", "partitions"}
+	grid          = []string{"spec", "replicas", "grid"}
 	ranks         = []string{"spec", "replicas", "ranks"}
 	shardCount    = []string{"spec", "parameterServer", "shards"}
 	coordinatorAt = []string{"spec", "coordinator", "template"}
@@ -183,7 +185,23 @@ func (j *job) roles() []role {
 }
 
 // processes is the number of pods of each replica; partitions or ranks is 1.
-func (j *job) processes() int32 { return j.number(partitions) * j.number(ranks) }
+func (j *job) processes() int32 { return j.divided() * j.number(ranks) }
+
+// divided is the number of partitions, which a grid says, too, as 2x3. The API server lets in no other form.
+func (j *job) divided() int32 {
+	_, given, _ := unstructured.NestedInt64(j.content(), partitions...)
+	text, _, _ := unstructured.NestedString(j.content(), grid...)
+
+	rows, columns, is := strings.Cut(text, "x")
+	if given || !is {
+		return j.number(partitions)
+	}
+
+	high, _ := strconv.ParseInt(rows, 10, 16)
+	wide, _ := strconv.ParseInt(columns, 10, 16)
+
+	return int32(max(1, high*wide))
+}
 
 // least is the number of replicas with which the job may begin; nil: with no fewer than it asks for.
 func (j *job) least() (*int32, error) {
@@ -201,7 +219,7 @@ func (j *job) least() (*int32, error) {
 
 	if several := j.processes(); several > 1 {
 		return nil, jobframework.UnretryableError(fmt.Sprintf(
-			"metadata.annotations[%s] must not be given where spec.replicas.partitions or ranks is more than 1, got %d: "+
+			"metadata.annotations[%s] must not be given where spec.replicas.partitions, grid or ranks is more than 1, got %d: "+
 				"there could be quota for a part of a replica", leastReplicas, several,
 		))
 	}

@@ -149,6 +149,27 @@ func TestAReplicaOfSeveralProcessesIsAsManyPods(t *testing.T) {
 	}
 }
 
+func TestAGridSaysHowManyPodsAReplicaHas(t *testing.T) {
+	one := aJob()
+	one.set("2x3", grid)
+
+	if sets, err := one.PodSets(); err != nil || sets[2].Count != 24 {
+		t.Errorf("got %+v, %v", sets, err)
+	}
+
+	one.set(int64(6), partitions)
+
+	if sets, err := one.PodSets(); err != nil || sets[2].Count != 24 {
+		t.Errorf("got %+v, %v", sets, err)
+	}
+
+	one.SetAnnotations(map[string]string{leastReplicas: "2"})
+
+	if _, err := one.PodSets(); err == nil {
+		t.Error("it could begin with a part of a replica")
+	}
+}
+
 func TestNoPartOfAReplicaIsAdmitted(t *testing.T) {
 	for _, several := range [][]string{partitions, ranks} {
 		one := aJob()

@@ -125,7 +125,7 @@ def in_parts(
 
     `said`: more of a manifest's `replicas`.
     """
-    replicas = Replicas(partitions=count, grid=f"{count}x1", **said)
+    replicas = Replicas(grid=f"{count}x1", **said)
     meeting = partitions.Meeting(count)
     groups = [
         Group(group, partitions.Thread(rank, meeting))

@@ -76,6 +76,13 @@ def test_defaults_are_written_out(namespace: Kubectl) -> None:
     assert downpour({"spec": spec})["optimizer"]["sgd"]["schedule"] == {"constant": {}}
 
 
+def test_a_grid_is_stored_without_a_number_beside_it(namespace: Kubectl) -> None:
+    namespace.apply(a_job(replicas={"grid": "2x2"}))
+    assert "partitions" not in namespace.get("dtj", "digits")["spec"]["replicas"]
+    job = parse_job(namespace.run("get", "dtj", "digits", "-o", "yaml"))
+    assert job.spec.replicas.partitions == 4
+
+
 BAD: dict[str, tuple[Change, str]] = {
     "no strategy": (
         lambda job: job["spec"].update(strategy={}),

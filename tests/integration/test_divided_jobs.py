@@ -106,7 +106,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         (PREDICTED, "partitions: 2", 1e-4),
         (NESTEROV, "partitions: 2", 1e-3),
         (FRAGMENTS, "partitions: 2", 1e-3),
-        (LOCAL_STEPS, "partitions: 2, grid: 2x1", 1e-3),
+        (LOCAL_STEPS, "grid: 2x1", 1e-3),
         (ROWS, "ranks: 3, inner: fsdp2", 1e-3),
         (SANDBLASTER, "partitions: 2", 1e-8),
         (SANDBLASTER, IN_THE_FIRST, 1e-8),

@@ -19,8 +19,11 @@ ROWS_ALONE = ("a rank has all of a parameter only while the model computes", "le
             ("head: 6 outputs cannot be divided over 9 partitions", "head: whole"),
         ),
         (
-            ("spec.replicas={partitions: 7, grid: 7x1}", "spec.parameterServer.shards=null"),
-            ("layer pool: its output of 5 x 4 cannot be divided over 7 x 1 partitions",),
+            ("spec.replicas={grid: 7x1}", "spec.parameterServer.shards=null"),
+            (
+                "spec.replicas.grid: 7x1: layer pool: its output of 5 x 4 cannot be divided "
+                "over 7 x 1 partitions",
+            ),
         ),
         (
             ("spec.replicas={partitions: 2, partitioning: {filters: features}}",),

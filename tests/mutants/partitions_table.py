@@ -8,6 +8,20 @@ _MOVES = ("tests/unit/state/test_moves.py",)
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a grid of another number of partitions than the manifest says",
+        file=f"{_R}/job/rules/replicas.py",
+        old="    if size == given:\n",
+        new="    if True:\n",
+        tests=("tests/unit/job/test_grids.py",),
+    ),
+    Mutant(
+        name="a grid that does not say how many partitions there are",
+        file=f"{_R}/job/roles.py",
+        old="self.given_partitions or math.prod(self.rows_and_columns or (1,))",
+        new="self.given_partitions or 1",
+        tests=("tests/unit/job/test_grids.py",),
+    ),
+    Mutant(
         name="a new job that starts before anybody looks whether its model can be divided",
         file=f"{_R}/cli/run.py",
         old="    _require_divisible(job, task_folder)\n",

@@ -65,6 +65,7 @@ _COUNTS: Final = (
     ("parameterServer", "shards"),
     ("replicas", "count"),
     ("replicas", "partitions"),
+    ("replicas", "grid"),
     ("replicas", "ranks"),
     ("suspend",),
     ("activeDeadlineSeconds",),

@@ -24,6 +24,7 @@ from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs, files_of
 from disttrain.cluster.kubectl_text import age, now, printable, table
 from disttrain.cluster.pods import Pod
+from disttrain.job.roles import Replicas
 from disttrain.job.status import (
     Failure,
     JobStatus,
@@ -97,9 +98,8 @@ def page(job: Object, found: Sequence[Object], now: datetime) -> str:
 def _head(job: Object, status: JobStatus, now: datetime) -> str:
     metadata, spec = job["metadata"], job["spec"]
     counts = f"{status.ready_replicas or 0} joined of {_wanted(spec, 'replicas', 'count')} wanted"
-    for field in ("partitions", "ranks"):
-        if (processes := _wanted(spec, "replicas", field)) != 1:
-            counts += f", each of {processes} processes"
+    if (processes := _of_several(spec.get("replicas") or {})) != 1:
+        counts += f", each of {processes} processes"
     facts = [
         ("Name", metadata["name"]),
         ("Namespace", metadata["namespace"]),
@@ -154,6 +154,12 @@ def _restarts(status: JobStatus) -> str:
 
 def _wanted(spec: Object, part: str, field: str) -> object:
     return (spec.get(part) or {}).get(field, 1)
+
+
+def _of_several(replicas: Object) -> int:
+    """Processes of each replica."""
+    given = {name: replicas[name] for name in ("partitions", "grid", "ranks") if name in replicas}
+    return Replicas.model_validate(given).processes
 
 
 def _hint(seen: Observation) -> str:

@@ -45,7 +45,7 @@ def divided_as(job: DistTrainJob, asked: Replicas) -> DistTrainJob:
     rows, columns = trained.rows_and_columns or (0, 0)
     fits = rows * columns == asked.partitions
     update = {
-        "partitions": asked.partitions,
+        "given_partitions": asked.partitions,
         "grid": asked.grid or (trained.grid if fits else None),
         "ranks": 1,
         "inner": None,

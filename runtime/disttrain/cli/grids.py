@@ -31,7 +31,7 @@ def planned(text: str) -> tuple[Grid, ...]:
 def processes(count: int | None, grid: str | None) -> Replicas:
     """Of --partitions and --grid, which have to agree. Raises typer.BadParameter."""
     if grid is None:
-        return Replicas(partitions=count or 1)
+        return Replicas(given_partitions=count)
     found = _of(grid)
     if found is None:
         message = f"--grid: must be rows and columns, as 2x3, got {grid[:40]!r}"
@@ -42,7 +42,7 @@ def processes(count: int | None, grid: str | None) -> Replicas:
     if found.size > MOST_PARTITIONS:
         message = f"--grid: must be of at most {MOST_PARTITIONS} partitions, got {grid}"
         raise typer.BadParameter(message)
-    return Replicas(partitions=found.size, grid=grid)
+    return Replicas(grid=grid)
 
 
 def _of(text: str) -> Grid | None:

@@ -1,9 +1,11 @@
 """The processes of a job: coordinator, parameter server and replicas."""
 
+import math
+import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from disttrain.job.section import (
     ON_A_CLUSTER,
@@ -12,6 +14,7 @@ from disttrain.job.section import (
     NotNegative,
     Positive,
     Section,
+    refused,
 )
 
 
@@ -112,19 +115,33 @@ Place = Annotated[int, Field(ge=0, le=MOST_PARTITIONS - 1)]
 GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
 
 
+def _is_grid(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(GRID_PATTERN, value):
+        return value
+    raise refused(f"must be rows and columns, as 2x3, got {value!r:.60}")
+
+
+GridText = Annotated[
+    str, Field(pattern=GRID_PATTERN, max_length=len("9999x9999")), BeforeValidator(_is_grid)
+]
+
+
 class Replicas(Section):
     """The copies of the model that process data."""
 
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     """Number of replicas."""
 
-    partitions: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)] = 1
+    given_partitions: Annotated[int | None, Field(ge=1, le=MOST_PARTITIONS)] = Field(
+        default=None, alias="partitions"
+    )
     """Processes of each replica, among which its model is divided. They start, fail and are
-    started again together. The model has to be an nn.Sequential."""
+    started again together. The model has to be an nn.Sequential. null: as many as `grid` has, or
+    one."""
 
-    grid: Annotated[str | None, Field(pattern=GRID_PATTERN, max_length=9)] = None
-    """Rows and columns of the partitions over an image, as `2x3`. null: as square as their number
-    lets them be."""
+    grid: GridText | None = None
+    """Rows and columns of the partitions over an image, as `2x3`. It says how many there are, too.
+    null: as square as their number lets them be."""
 
     partitioning: Annotated[dict[LayerName, LayerWay] | None, Field(max_length=1000)] = None
     """How layers are divided, by the name that they have in the model; of a container, all that
@@ -170,6 +187,17 @@ class Replicas(Section):
         return int(rows), int(columns)
 
     @property
+    def partitions(self) -> int:
+        """Processes among which the model is divided, by `partitions`, or else by `grid`."""
+        return self.given_partitions or math.prod(self.rows_and_columns or (1,))
+
+    @property
+    def partitions_field(self) -> str:
+        """Which of the two says so."""
+        is_grid = self.given_partitions is None and self.grid is not None
+        return "spec.replicas.grid" if is_grid else "spec.replicas.partitions"
+
+    @property
     def parts(self) -> int:
         """Processes of each replica that have a part of its parameters, and shards of their own."""
         return self.partitions * (self.ranks if self.inner is Inner.FSDP2 else 1)
@@ -179,7 +207,7 @@ class Replicas(Section):
         """The same for a person, with the field."""
         if self.parts > self.partitions:
             return f"{self.parts} ranks (spec.replicas.ranks, with inner: fsdp2)"
-        return f"{self.parts} partitions (spec.replicas.partitions)"
+        return f"{self.parts} partitions ({self.partitions_field})"
 
     @property
     def processes(self) -> int:

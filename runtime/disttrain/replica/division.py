@@ -132,7 +132,8 @@ def _part(
     try:
         return partition(model, grid_of(replicas), peers, sample, ways, micro_batches=slices)
     except CannotPartition as error:
-        message = f"spec.replicas.partitions: {replicas.partitions}: {error}"
+        said = replicas.given_partitions or replicas.grid
+        message = f"{replicas.partitions_field}: {said}: {error}"
         raise ModelError(message) from error
 
 

@@ -47,6 +47,8 @@ spec:
         ("{ranks: 3, inner: ddp, threads: 2}", (4, None), "{partitions: 4, threads: 2}"),
         ("{partitions: 6, grid: 1x6}", (6, None), "{partitions: 6, grid: 1x6}"),
         ("{partitions: 6, grid: 1x6}", (None, "3x2"), "{partitions: 6, grid: 3x2}"),
+        ("{grid: 1x6}", (6, None), "{partitions: 6, grid: 1x6}"),
+        ("{grid: 1x6}", (4, None), "{partitions: 4}"),
         (
             "{partitions: 6, grid: 1x6, partitioning: {head: whole}}",
             (4, None),

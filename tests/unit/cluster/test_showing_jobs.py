@@ -103,6 +103,23 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     assert "| last ?[31mwords" in page, "logs cannot steer the terminal"
 
 
+@pytest.mark.parametrize(
+    ("replicas", "said"),
+    [
+        ({"count": 3}, "of 3 wanted\n"),
+        ({"count": 3, "partitions": 1, "ranks": 2}, "of 3 wanted, each of 2 processes\n"),
+        ({"count": 3, "grid": "2x3"}, "of 3 wanted, each of 6 processes\n"),
+    ],
+)
+def test_the_page_tells_of_how_many_processes_a_replica_is(
+    replicas: dict[str, object], said: str
+) -> None:
+    job = a_job(**RUNNING)
+    job["spec"]["replicas"] = replicas
+
+    assert said in cluster_job.page(job, [], NOW)
+
+
 def test_processes_of_a_replica_stand_beside_each_other() -> None:
     names = [f"digits-replica-{index}-{process}" for index in (0, 2, 10) for process in (0, 9, 10)]
     job = a_job(**RUNNING)

@@ -107,6 +107,15 @@ def test_defaults_are_those_of_the_types() -> None:
     assert properties["record"]["default"] is False
 
 
+def test_a_number_that_another_field_may_say_has_no_default() -> None:
+    """The API server would write it beside that field before anybody reads the job."""
+    replicas = spec()["properties"]["replicas"]
+    assert replicas["default"] == {}
+    partitions = replicas["properties"]["partitions"]
+    assert "default" not in partitions
+    assert partitions["nullable"] is True
+
+
 def test_a_section_with_a_short_form_has_no_type_and_no_default() -> None:
     """The one would refuse stored objects, the other what an older definition knows."""
     transport = spec()["properties"]["transport"]

@@ -19,7 +19,7 @@ from disttrain.task.task import Task
 
 SEED, SAMPLE = 3, (12,)
 CPU = torch.device("cpu")
-REPLICAS = Replicas(partitions=2)
+REPLICAS = Replicas(given_partitions=2)
 
 
 class Given(Task):

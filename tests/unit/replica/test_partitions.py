@@ -138,7 +138,13 @@ def test_other_samples_than_the_model_is_divided_for_are_refused(x: Tensor, said
         parts.model(x)
 
 
-def test_what_cannot_be_divided_names_the_layer() -> None:
-    replicas = Replicas(partitions=6)
-    with pytest.raises(ModelError, match=r"spec.replicas.partitions: 6: layer 5: 5 outputs cannot"):
+@pytest.mark.parametrize(
+    ("replicas", "said"),
+    [
+        (Replicas(given_partitions=6), r"spec.replicas.partitions: 6: layer 5: 5 outputs cannot"),
+        (Replicas(grid="3x2"), r"spec.replicas.grid: 3x2: layer 5: 5 outputs cannot"),
+    ],
+)
+def test_what_cannot_be_divided_names_the_layer(replicas: Replicas, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
         Division(a_model(), replicas, SAMPLE, CPU).planned(0)

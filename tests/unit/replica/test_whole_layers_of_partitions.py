@@ -100,7 +100,7 @@ def test_layers_elsewhere_have_the_modes_that_the_task_gives_them() -> None:
 
 def test_another_process_keeps_the_values_of_its_own_layers_alone() -> None:
     model = a_model()
-    replicas = Replicas(partitions=2, whole_on={"0": 0, "1": 1, "4": 0}, micro_batches=1)
+    replicas = Replicas(given_partitions=2, whole_on={"0": 0, "1": 1, "4": 0}, micro_batches=1)
     division = Division(model, replicas, SAMPLE, CPU)
     meeting = partitions.Meeting(2)
     group = Group(thread_groups(2)[1], partitions.Thread(1, meeting))
@@ -117,6 +117,6 @@ def test_another_process_keeps_the_values_of_its_own_layers_alone() -> None:
 
 
 def test_what_cannot_lie_so_names_the_layer() -> None:
-    replicas = Replicas(partitions=2, whole_on={"0": 0, "1": 1})
+    replicas = Replicas(given_partitions=2, whole_on={"0": 0, "1": 1})
     with pytest.raises(ModelError, match=r"1: a BatchNorm2d has statistics of a whole batch"):
         Division(a_model(), replicas, SAMPLE, CPU).planned(0)

@@ -10,20 +10,28 @@ from disttrain.job.spec import Spec
 
 _BATCH_SIZE: Path = ("spec", "batchSize")
 _RANKS: Path = ("spec", "replicas", "ranks")
+_GRID: Path = ("spec", "replicas", "grid")
+_PARTITIONS: Path = ("spec", "replicas", "partitions")
 
 MOST_OF_A_JOB = 40
 """Parts of a model: with what strategies keep beside parameters and buffers, each has six vectors.
 """
 
+_PLAN = "; `disttrain plan` takes more"
+
 
 def _grid_is_of_the_partitions(spec: Spec) -> str | None:
-    grid, partitions = spec.replicas.rows_and_columns, spec.replicas.partitions
-    if grid is None or math.prod(grid) == partitions:
+    grid, given = spec.replicas.rows_and_columns, spec.replicas.given_partitions
+    if grid is None:
         return None
     size = math.prod(grid)
+    if given is None:
+        return _too_many(size, _PLAN)
+    if size == given:
+        return None
     return (
-        f"must be of {partitions} (spec.replicas.partitions), got {spec.replicas.grid}: it is of "
-        f"{size}; leave it out, or set spec.replicas.partitions to {size}"
+        f"must be of {given} (spec.replicas.partitions), got {spec.replicas.grid}: it is of "
+        f"{size}; leave one of the two out, or set spec.replicas.partitions to {size}"
     )
 
 
@@ -38,7 +46,7 @@ def _parts_have_shards(spec: Spec) -> str | None:
 
 
 def _partitions_are_few(spec: Spec) -> str | None:
-    return _too_many(spec.replicas.partitions, "; `disttrain plan` takes more")
+    return _too_many(spec.replicas.given_partitions or 1, _PLAN)
 
 
 def _ranks_are_few(spec: Spec) -> str | None:
@@ -132,14 +140,14 @@ def _inner_has_ranks(spec: Spec) -> str | None:
 
 RULES = (
     Rule(
-        "`grid` is of as many partitions as a replica has.",
-        ("spec", "replicas", "grid"),
-        (("spec", "replicas", "partitions"),),
+        f"`grid` is of as many partitions as `partitions` says; alone, of {MOST_OF_A_JOB} at most.",
+        _GRID,
+        (_PARTITIONS,),
         _grid_is_of_the_partitions,
     ),
     Rule(
         f"A replica of a job has at most {MOST_OF_A_JOB} partitions.",
-        ("spec", "replicas", "partitions"),
+        _PARTITIONS,
         (),
         _partitions_are_few,
     ),
@@ -152,13 +160,13 @@ RULES = (
     Rule(
         "`partitioning` says how several partitions divide a model.",
         ("spec", "replicas", "partitioning"),
-        (("spec", "replicas", "partitions"),),
+        (_PARTITIONS, _GRID),
         _layers_are_divided,
     ),
     Rule(
         "Layers of `wholeOn` lie on partitions that a replica has.",
         ("spec", "replicas", "wholeOn"),
-        (("spec", "replicas", "partitions"),),
+        (_PARTITIONS, _GRID),
         _whole_layers_have_partitions,
     ),
     Rule(
@@ -183,7 +191,7 @@ RULES = (
     Rule(
         "A replica has several ranks or several partitions.",
         _RANKS,
-        (("spec", "replicas", "partitions"),),
+        (_PARTITIONS, _GRID),
         _is_divided_in_one_way,
     ),
     Rule(

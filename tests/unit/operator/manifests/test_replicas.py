@@ -69,6 +69,11 @@ def test_each_replica_is_a_stateful_set_of_as_many_pods_as_it_has_processes() ->
             assert own.items() <= labels.items()
 
 
+def test_a_grid_alone_says_how_many_pods_a_replica_has() -> None:
+    found = context(parameterServer={}, replicas={"count": 3, "grid": "2x3"})
+    assert (found.processes, found.job.spec.shards) == (6, 6)
+
+
 def test_they_differ_in_nothing_but_name_and_label() -> None:
     first, *others = sets(divided())
 

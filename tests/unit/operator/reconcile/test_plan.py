@@ -580,9 +580,11 @@ def test_a_job_that_is_refused_by_now_is_suspended_ended_and_deleted() -> None:
     assert over.actions == (DeleteJob(),)
 
 
-@pytest.mark.parametrize("several", ["partitions", "ranks"])
-def test_of_a_job_that_is_refused_by_now_all_processes_of_a_replica_count(several: str) -> None:
-    refused = job(batchSize=0, replicas={"count": 2, several: 3})
+@pytest.mark.parametrize("several", [{"partitions": 3}, {"grid": "1x3"}, {"ranks": 3}])
+def test_of_a_job_that_is_refused_by_now_all_processes_of_a_replica_count(
+    several: dict[str, Any],
+) -> None:
+    refused = job(batchSize=0, replicas={"count": 2, **several})
     assert desired.of(refused, CONFIG).spec.replicas.processes == 3
 
 
