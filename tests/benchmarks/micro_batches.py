@@ -27,7 +27,7 @@ from builders.partition_speed import machine_here
 from builders.report import Bar, print_report, say
 from disttrain.parallel import Alone, Communicator, Grid, Partitioned, partition, pricing
 from disttrain.parallel.counting import Counts, counted
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.ways import Way
 
 STAGES = 2
 SLICES = (1, 2, 4, 8)

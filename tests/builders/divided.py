@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from builders.partitions import in_partitions
 from disttrain.parallel import Grid, Partitioned, partition
 from disttrain.parallel.communicator import Communicator, Traffic
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.ways import Way
 from disttrain.parallel.windows import Plan
 
 GRIDS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (2, 3), (1, 4)]

@@ -58,8 +58,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a layer on a partition that there is not",
-        file=f"{_R}/parallel/partitioning.py",
-        old="        if 0 <= place < self.peers.size:\n",
+        file=f"{_R}/parallel/ways.py",
+        old="        if 0 <= place < self.partitions:\n",
         new="        if True:\n",
         tests=_LAYERS,
     ),

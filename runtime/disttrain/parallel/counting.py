@@ -29,7 +29,8 @@ from disttrain.parallel.layers.partitioned import OverWindows, PartitionedLayer,
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.micro_batches import Turn
 from disttrain.parallel.partitioned import Partitioned
-from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.partitioning import partition
+from disttrain.parallel.ways import Way
 from disttrain.parallel.whole_layers import on_meta
 from disttrain.parallel.windows import Grid, on_one
 

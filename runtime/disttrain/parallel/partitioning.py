@@ -1,10 +1,9 @@
 """An ordinary model, divided over a grid of partitions."""
 
-import difflib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -24,12 +23,8 @@ from disttrain.parallel.layers.partitioned import (
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
 from disttrain.parallel.partitioned import CannotPartition, Partitioned, Shape
+from disttrain.parallel.ways import Way, Ways
 from disttrain.parallel.windows import Grid, split
-
-Way = Literal["spatial", "features", "whole"] | int
-"""How a layer is divided. A number: it is not, and lies whole on that partition; `whole`: on the
-first one, and of a container all in one."""
-WAYS: Sequence[Way] = ("spatial", "features", "whole")
 
 _ELEMENTWISE = (
     nn.CELU,
@@ -91,8 +86,9 @@ def partition(  # noqa: PLR0913  What a part depends on.
     _refuse_sharing(model)
     _refuse_several_devices(model)
     shape = _shape_of(sample)
-    made = _Partitioning(grid, peers, dict(overrides or {}), seed)
-    made.check_overrides(model)
+    ways = Ways(dict(overrides or {}), peers.size)
+    ways.check(model)
+    made = _Partitioning(grid, peers, ways, seed)
     layers = made.container(cast("nn.Sequential", model), "", shape)
     made.check_slices(layers, micro_batches)
     return Partitioned(layers, peers, made.shape, made.notes, shape, micro_batches)
@@ -151,7 +147,7 @@ def _shape_of(sample: Sequence[int]) -> Shape:
 class _Partitioning:
     grid: Grid
     peers: Communicator
-    overrides: dict[str, Way]
+    ways: Ways
     seed: int
     notes: list[str] = field(default_factory=list)
     layers: int = 0
@@ -163,27 +159,6 @@ class _Partitioning:
     """Layers on one partition that compute something else with a slice of a batch, and why."""
     shape: Shape = field(default_factory=lambda: Shape(channels=0, height=0, width=0))
     """Behind the latest layer."""
-
-    def check_overrides(self, model: nn.Module) -> None:
-        known = [name for name, _ in model.named_modules() if name]
-        for name, way in self.overrides.items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise CannotPartition(f"partitioning.{name}: the model has no such layer{hint}")
-            if isinstance(way, int) and not isinstance(way, bool):
-                self._check_place(name, way)
-            elif way not in WAYS:
-                ways = ", ".join(map(str, WAYS))
-                message = f"partitioning.{name}: {way!r} is none of {ways}, and no partition"
-                raise CannotPartition(message)
-
-    def _check_place(self, name: str, place: int) -> None:
-        if 0 <= place < self.peers.size:
-            return
-        last = self.peers.size - 1
-        message = f"wholeOn.{name}: there is no partition {place}; the last one is {last}"
-        raise CannotPartition(message)
 
     def check_slices(self, layers: nn.Sequential, micro_batches: int | None) -> None:
         """That all which is called with slices of a batch can be."""
@@ -207,7 +182,7 @@ class _Partitioning:
         for own, child in module._modules.items():  # noqa: SLF001
             assert child is not None  # noqa: S101  A Sequential could not call it.
             path = f"{name}.{own}" if name else own
-            if _is_chain(child) and self._way(path) != "whole":
+            if _is_chain(child) and self.ways.of(path) != "whole":
                 chain = cast("nn.Sequential", child)
                 made: nn.Module = self.container(chain, path, self.shape)
             else:
@@ -218,7 +193,7 @@ class _Partitioning:
 
     def _layer(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
         self.layers += 1
-        way = self._way(name)
+        way = self.ways.of(name)
         if way == "whole" or isinstance(way, int):
             # So a mask is the same wherever a layer lies, and however many slices there are.
             called = self._hashed(module, name) if type(module) is nn.Dropout else module
@@ -228,10 +203,10 @@ class _Partitioning:
         for kinds, make in self._makers.items():
             # A subclass may compute something else.
             if type(module) in kinds:
-                return make(module, name, shape, way)
+                return make(module, name, shape)
         windowed = _windowed(module)
         if windowed is not None:
-            return self._over_windows(windowed, name, shape, way)
+            return self._over_windows(windowed, name, shape)
         return self._kept_whole(module, name, shape)
 
     def _kept_whole(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
@@ -252,31 +227,25 @@ class _Partitioning:
             (nn.BatchNorm2d,): self._normalised,
         }
 
-    def _flat(
-        self, module: Any, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
+    def _flat(self, module: Any, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
         """Its elements stay where they are: who needs them in order fetches all of them."""
         if (module.start_dim, module.end_dim) not in {(1, -1), (1, shape.dimensions)}:
             return self._kept_whole(module, name, shape)
-        self._require(name, way, None)
+        self.ways.require(name, None)
         if self.place is not None:
             return self._on_one(module, name, shape, self.place)
         flat = Shape(channels=1, height=shape.elements, width=1, is_flat=True)
         return Flat(self.peers), flat
 
-    def _elementwise(
-        self, module: nn.Module, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
-        """As what comes before it is divided; a way that its container has is not its own."""
-        self._require_none(name, way)
+    def _elementwise(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        """As what comes before it is divided."""
+        self.ways.require_none(name)
         if self.place is not None:
             return self._on_one(module, name, shape, self.place)
         return Elementwise(self.peers, module), shape
 
-    def _dropout(
-        self, module: Any, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
-        self._require_none(name, way)
+    def _dropout(self, module: Any, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        self.ways.require_none(name)
         hashed = self._hashed(module, name)
         if self.place is not None:
             return self._on_one(hashed, name, shape, self.place)
@@ -290,16 +259,12 @@ class _Partitioning:
         except ValueError as error:
             raise CannotPartition(f"layer {name}: {error}") from error
 
-    def _normalised(
-        self, module: Any, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
-        self._require(name, way, "spatial")
+    def _normalised(self, module: Any, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        self.ways.require(name, "spatial")
         return Normalised(module, self.peers), shape
 
-    def _over_windows(
-        self, layer: Windowed, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
-        self._require(name, way, "spatial")
+    def _over_windows(self, layer: Windowed, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        self.ways.require(name, "spatial")
         if shape.is_flat:
             raise CannotPartition(f"layer {name}: it needs rows and columns, and gets features")
         try:
@@ -319,10 +284,8 @@ class _Partitioning:
         channels = layer.output_channels(shape.channels)
         return made, Shape(channels=channels, height=height, width=width)
 
-    def _features(
-        self, module: nn.Linear, name: str, shape: Shape, way: Way | None
-    ) -> tuple[nn.Module, Shape]:
-        self._require(name, way, "features")
+    def _features(self, module: nn.Linear, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        self.ways.require(name, "features")
         if not shape.is_flat:
             message = f"layer {name}: a Linear needs features; put an nn.Flatten before it"
             raise CannotPartition(message)
@@ -352,29 +315,8 @@ class _Partitioning:
         made = OnOne(module, place, output, is_flat=after.is_flat, peers=self.peers)
         return made, after
 
-    def _way(self, name: str) -> Way | None:
-        """The override of a layer, or of the nearest container that has one."""
-        return next(
-            (self.overrides[each] for each in _upwards(name) if each in self.overrides), None
-        )
 
-    def _require_none(self, name: str, way: Way | None) -> None:
-        if name in self.overrides:
-            message = f"partitioning.{name}: {way} is not possible; it goes by what comes before it"
-            raise CannotPartition(message)
-
-    def _require(self, name: str, way: Way | None, possible: Way | None) -> None:
-        if way not in {None, possible}:
-            raise CannotPartition(f"partitioning.{name}: {way} is not possible for this layer")
-
-
-_Make = Callable[[Any, str, Shape, Way | None], tuple[nn.Module, Shape]]
-
-
-def _upwards(name: str) -> Iterator[str]:
-    while name:
-        yield name
-        name = name.rpartition(".")[0]
+_Make = Callable[[Any, str, Shape], tuple[nn.Module, Shape]]
 
 
 def _windowed(module: nn.Module) -> Windowed | None:

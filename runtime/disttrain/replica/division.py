@@ -16,8 +16,9 @@ from disttrain.parallel.communicator import Communicator, Done, Exchange
 from disttrain.parallel.counting import Loss
 from disttrain.parallel.objective import JointForward, Objective
 from disttrain.parallel.partitioned import CannotPartition, Partitioned, PartOfModel
-from disttrain.parallel.partitioning import Way, partition
+from disttrain.parallel.partitioning import partition
 from disttrain.parallel.reconstruction import Reconstruction
+from disttrain.parallel.ways import Way
 from disttrain.parallel.whole_layers import without_values
 from disttrain.parallel.windows import Grid, square_grid
 from disttrain.replica import model_tensors, task_calls

@@ -27,9 +27,9 @@ from disttrain.parallel.communicator import Communicator, Traffic
 from disttrain.parallel.counting import Loss, counted
 from disttrain.parallel.layers.partitioned import Value
 from disttrain.parallel.losses import ClassLoss
-from disttrain.parallel.partitioning import Way
 from disttrain.parallel.pricing import Machine, Purpose
 from disttrain.parallel.reconstruction import Reconstruction
+from disttrain.parallel.ways import Way
 
 MACHINE = Machine(flops_per_second=50e9, bytes_per_second=1.25e8, jitter=0.1)
 SAMPLE = (3, 12, 13)

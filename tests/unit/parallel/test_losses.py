@@ -20,7 +20,7 @@ from disttrain.parallel import (
     partition,
 )
 from disttrain.parallel.communicator import Communicator
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.ways import Way
 
 SAMPLE = (3, 7, 9)
 SAMPLES = 5

@@ -24,7 +24,7 @@ from disttrain.parallel import (
 )
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.layers.windowed import View, Windowed
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.ways import Way
 
 SAMPLE = (3, 12, 13)
 

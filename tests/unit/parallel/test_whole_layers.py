@@ -20,7 +20,7 @@ from builders.partitions import PATIENCE_SECONDS, in_partitions
 from disttrain.parallel import Alone, CannotPartition, Grid, HashDropout, partition
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.partitioned import Shape
-from disttrain.parallel.partitioning import Way
+from disttrain.parallel.ways import Way
 from disttrain.parallel.whole_layers import mixing
 
 SAMPLE = (3, 6, 5)
