@@ -57,7 +57,7 @@ class Arriving(Exchange):
     def wait(self) -> None:
         for source, into in self._incoming.items():
             sent = self._thread.take(source)
-            assert sent.shape == into.shape
+            assert (sent.shape, sent.dtype) == (into.shape, into.dtype)
             into.copy_(sent)
 
 

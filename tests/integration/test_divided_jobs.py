@@ -46,6 +46,9 @@ SEVERAL_STEPS = ("spec.strategy={localSteps: {steps: 2}}",)
 BFLOAT16 = ("spec.strategy.downpour.precision=bfloat16",)
 IN_THE_FIRST = "partitions: 2, partitioning: {hidden: whole, head: whole}"
 """The other partition trains nothing: a convolution's filters are the first one's."""
+LOCAL_FILTERS = ("spec.task.entrypoint=divided_images:LocalFilters",)
+OWN_GRIDS = "grid: 4x1, partitioning: {filters: 2x2, local: 1x2, pool: 1x1}"
+"""Of the filters of places the last two partitions have nothing."""
 COUNTED = ("spec.task.entrypoint=divided_images:Counted",)
 SANDBLASTER = (
     "spec.strategy={sandblaster: {precision: float64, portionSize: 24, optimizer: {lbfgs: {}}}}",
@@ -97,6 +100,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     [
         (DOWNPOUR, "partitions: 2", 1e-4),
         (DOWNPOUR, "partitions: 3, grid: 3x1, partitioning: {hidden: whole}", 1e-4),
+        (LOCAL_FILTERS, f"partitions: 4, {OWN_GRIDS}", 1e-4),
         (DOWNPOUR, "partitions: 2, wholeOn: {filters: 1, pool: 0, hidden: 0, head: 1}", 1e-4),
         (DOWNPOUR, IN_THE_FIRST, 1e-4),
         (LOCAL_STEPS, f"partitions: 3, {IN_A_ROW}, microBatches: 4", 1e-3),
@@ -115,6 +119,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     ids=[
         "downpour",
         "whole",
+        "own-grids",
         "cut",
         "all-in-the-first",
         "cut-local-steps",

@@ -1414,7 +1414,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="more partitions than rows",
         file=f"{_R}/parallel/partitioning.py",
-        old="if units[0] < self.grid.rows or units[1] < self.grid.columns:",
+        old="if units[0] < grid.rows or units[1] < grid.columns:",
         new="if False:",
         tests=(f"{_UNIT}/parallel/test_partitioning.py",),
     ),

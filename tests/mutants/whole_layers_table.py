@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
 _LAYERS = ("tests/unit/parallel/test_whole_layers.py",)
+_GRIDS = "tests/unit/parallel/test_partitioning.py"
 _REPLICA = ("tests/unit/replica/test_whole_layers_of_partitions.py",)
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -62,6 +63,41 @@ MUTANTS: tuple[Mutant, ...] = (
         old="        if 0 <= place < self.partitions:\n",
         new="        if True:\n",
         tests=_LAYERS,
+    ),
+    Mutant(
+        name="a grid of more partitions than there are",
+        file=f"{_R}/parallel/ways.py",
+        old="        if grid.size <= self.partitions:\n",
+        new="        if True:\n",
+        tests=(_GRIDS,),
+    ),
+    Mutant(
+        name="filters of places where a partition has none",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="            if not own.area:\n",
+        new="            if False:\n",
+        tests=(_GRIDS,),
+    ),
+    Mutant(
+        name="types of numbers that a partition cannot know",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="return y if all(box.area for box in self._outputs) else y.to(type_for_all(x))",
+        new="return y",
+        tests=(_GRIDS,),
+    ),
+    Mutant(
+        name="a gradient that stops where a partition has no window",
+        file=f"{_R}/parallel/layers/partitioned.py",
+        old="        own = [*self._own().values(), *self._elsewhere]\n",
+        new="        own: list[Tensor] = []\n",
+        tests=(_GRIDS,),
+    ),
+    Mutant(
+        name="a grid in a manifest of more partitions than there are",
+        file=f"{_R}/job/rules/replicas.py",
+        old="        if size > partitions:\n",
+        new="        if False:\n",
+        tests=("tests/unit/job/test_whole_layers.py",),
     ),
     Mutant(
         name="a layer in a manifest on a partition that there is not",

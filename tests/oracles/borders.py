@@ -4,7 +4,7 @@ It knows of kernels, steps and borders, and of none of the product's windows and
 of an output names the places of the input that it looks at, one by one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +31,15 @@ class Sent:
             self.elements += elements
 
 
-def step(model: nn.Sequential, x: Tensor, grid: tuple[int, int]) -> list[Sent]:
+def step(
+    model: nn.Sequential,
+    x: Tensor,
+    grid: tuple[int, int],
+    own_grids: Mapping[str, tuple[int, int]] | None = None,
+) -> list[Sent]:
     """Of each partition. All have the samples; the first layer has parameters, and all the output.
+
+    `own_grids`: of layers that are divided over the first partitions in another way.
 
     Each needs what its part of a layer's output looks at and others have: one message from each
     of them. In backward the gradients go the same way back.
@@ -40,12 +47,13 @@ def step(model: nn.Sequential, x: Tensor, grid: tuple[int, int]) -> list[Sent]:
     sent = [Sent() for _ in range(grid[0] * grid[1])]
     owned: list[Window] = []
     channels, size = 0, (0, 0)
-    for layer in model:
+    for name, layer in model.named_children():
         y = layer(x)
         if isinstance(layer, _SAME_PLACES):
             x = y
             continue
-        windows = _divided(layer, y, grid)
+        windows = _divided(layer, y, (own_grids or {}).get(name, grid))
+        windows += [(range(0), range(0))] * (len(sent) - len(windows))
         if owned:
             numbers = len(y) * channels
             for source, to, elements in _crossing(owned, _needed(layer, windows, size), numbers):
@@ -105,7 +113,7 @@ def _looked_at(layer: nn.Module, window: range, way: int, length: int) -> range:
     all_of_them = {
         place for one in window for place in _places(layer, one, way) if 0 <= place < length
     }
-    return range(min(all_of_them), max(all_of_them) + 1)
+    return range(min(all_of_them), max(all_of_them) + 1) if all_of_them else range(0)
 
 
 def _places(layer: nn.Module, one: int, way: int) -> Iterable[int]:

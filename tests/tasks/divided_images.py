@@ -17,6 +17,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import disttrain
 from disttrain import Loss, Split
+from disttrain.parallel import LocallyConnected2d
 
 SAMPLES, CLASSES = 96, 6
 
@@ -64,6 +65,17 @@ class DividedImages(disttrain.Task):
         if torch.is_grad_enabled():
             time.sleep(self.step_seconds)
         return functional.cross_entropy(model(images), labels)
+
+
+class LocalFilters(DividedImages):
+    """Each place has filters of its own."""
+
+    def model(self) -> nn.Module:
+        made = super().model()
+        assert isinstance(made, nn.Sequential)
+        local = LocallyConnected2d(5, 5, 3, input_size=(10, 9), padding=1)
+        layers = [*made.named_children()]
+        return nn.Sequential(OrderedDict([*layers[:3], ("local", local), *layers[3:]]))
 
 
 class Lasting(nn.Module):

@@ -4,7 +4,7 @@ import re
 
 import typer
 
-from disttrain.job.roles import GRID_PATTERN, MOST_PARTITIONS, Replicas
+from disttrain.job.roles import MOST_PARTITIONS, Replicas
 from disttrain.parallel.windows import Grid, square_grid
 
 _MOST_PLANNED = 256
@@ -14,7 +14,8 @@ def planned(text: str) -> tuple[Grid, ...]:
     """Of "1,4" or "2x3" (--partitions), the fewest partitions first. Raises typer.BadParameter."""
     found = {}
     for part in map(str.strip, text.split(",")):
-        grid = square_grid(int(part)) if re.fullmatch("[1-9][0-9]{0,3}", part) else _of(part)
+        is_number = re.fullmatch("[1-9][0-9]{0,3}", part)
+        grid = square_grid(int(part)) if is_number else Grid.of_text(part)
         if grid is None:
             message = (
                 f"--partitions: {part[:40]!r} is neither a number of partitions nor a grid; write "
@@ -32,7 +33,7 @@ def processes(count: int | None, grid: str | None) -> Replicas:
     """Of --partitions and --grid, which have to agree. Raises typer.BadParameter."""
     if grid is None:
         return Replicas(given_partitions=count)
-    found = _of(grid)
+    found = Grid.of_text(grid)
     if found is None:
         message = f"--grid: must be rows and columns, as 2x3, got {grid[:40]!r}"
         raise typer.BadParameter(message)
@@ -43,7 +44,3 @@ def processes(count: int | None, grid: str | None) -> Replicas:
         message = f"--grid: must be of at most {MOST_PARTITIONS} partitions, got {grid}"
         raise typer.BadParameter(message)
     return Replicas(grid=grid)
-
-
-def _of(text: str) -> Grid | None:
-    return Grid(*map(int, text.split("x"))) if re.fullmatch(GRID_PATTERN, text) else None

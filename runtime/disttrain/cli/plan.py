@@ -23,6 +23,7 @@ from disttrain.parallel import counting, pricing
 from disttrain.parallel.counting import Counts, Loss
 from disttrain.parallel.partitioned import CannotPartition
 from disttrain.parallel.pricing import Machine, PlannedStep, Purpose
+from disttrain.parallel.ways import Way
 from disttrain.parallel.windows import Grid
 from disttrain.replica import task_calls
 from disttrain.replica.division import planned_sample, ways_of
@@ -129,8 +130,9 @@ def plan(  # noqa: PLR0913, PLR0917 - One parameter per option.
         told = {**_document(planned, refused, machine, beside), "ranks": ranks and ranks._asdict()}
         typer.echo(json.dumps(told, indent=2))
     else:
-        # Layers that lie whole on a partition make partitions unlike each other.
-        unlike = planned if loaded.spec.replicas.whole_on else ()
+        # Layers on some partitions alone make partitions unlike each other.
+        replicas = loaded.spec.replicas
+        unlike = planned if replicas.whole_on or replicas.own_grids else ()
         each_one = chain.from_iterable(map(plan_text.of_each, unlike))
         more = [*each_one, *_OF_LOSSES[loss], *(beside.lines() if beside else ())]
         lines = plan_text.lines(planned, refused, machine, samples, more)
@@ -163,18 +165,25 @@ class Planned(NamedTuple):
 
     def counts(self, grid: Grid, replicas: Replicas) -> Counts:
         """Raises CannotPartition."""
-        if grid.size == 1:
-            replicas = replicas.model_copy(update={"whole_on": None})
         return counting.counted(
             self.model,
             grid,
             self.sample,
             self.samples,
-            ways_of(replicas),
+            self._ways(grid, replicas),
             loss=self.loss,
             from_first=True,
             micro_batches=replicas.micro_batches,
         )
+
+    @staticmethod
+    def _ways(grid: Grid, replicas: Replicas) -> Mapping[str, Way]:
+        """One partition has all layers, wherever they are to lie."""
+        ways = ways_of(replicas)
+        if grid.size > 1:
+            return ways
+        elsewhere = {*(replicas.whole_on or {}), *replicas.own_grids}
+        return {name: way for name, way in ways.items() if name not in elsewhere}
 
 
 def _counted(

@@ -5,7 +5,7 @@ import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from disttrain.job.section import (
     ON_A_CLUSTER,
@@ -97,32 +97,41 @@ class Inner(StrEnum):
     for one process; `ddp` sends less. The loss has to call the model."""
 
 
-class Way(StrEnum):
-    """How a layer is divided among the partitions of a replica."""
-
-    SPATIAL = "spatial"
-    """By rows and columns."""
-    FEATURES = "features"
-    """By output units."""
-    WHOLE = "whole"
-    """Not at all: the first partition computes it."""
-
-
-LayerWay = Annotated[Way, Field(strict=False)]
-LayerName = Annotated[str, Field(min_length=1, max_length=255)]
 MOST_PARTITIONS = 1024
+_GRID = "[1-9][0-9]{0,3}x[1-9][0-9]{0,3}"
+_GRID_PATTERN = f"^{_GRID}$"
+LayerName = Annotated[str, Field(min_length=1, max_length=255)]
+_WAY = f"^(spatial|features|whole|{_GRID})$"
+
+
+def _known_way(way: str) -> str:
+    if not re.fullmatch(_WAY, way):
+        message = f"must be spatial, features, whole or a grid as 1x2, got {way[:40]!r}"
+        raise refused(message)
+    return way
+
+
+LayerWay = Annotated[
+    str,
+    AfterValidator(_known_way),
+    Field(json_schema_extra={"pattern": _WAY, "maxLength": 9}),
+]
 Place = Annotated[int, Field(ge=0, le=MOST_PARTITIONS - 1)]
-GRID_PATTERN = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$"
+
+
+def _rows_and_columns(grid: str) -> tuple[int, int]:
+    rows, columns = grid.split("x")
+    return int(rows), int(columns)
 
 
 def _is_grid(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(GRID_PATTERN, value):
+    if isinstance(value, str) and re.fullmatch(_GRID_PATTERN, value):
         return value
     raise refused(f"must be rows and columns, as 2x3, got {value!r:.60}")
 
 
 GridText = Annotated[
-    str, Field(pattern=GRID_PATTERN, max_length=len("9999x9999")), BeforeValidator(_is_grid)
+    str, Field(pattern=_GRID_PATTERN, max_length=len("9999x9999")), BeforeValidator(_is_grid)
 ]
 
 
@@ -145,7 +154,10 @@ class Replicas(Section):
 
     partitioning: Annotated[dict[LayerName, LayerWay] | None, Field(max_length=1000)] = None
     """How layers are divided, by the name that they have in the model; of a container, all that
-    is in it. null: all are divided as is usual for their kind."""
+    is in it. `spatial`: by rows and columns. `features`: by output units. `whole`: not at all, the
+    first partition computes it. `1x2`, or another grid: by rows and columns over the first
+    partitions, as many as the grid has; the others compute nothing of it. null: all are divided as
+    is usual for their kind."""
 
     whole_on: Annotated[dict[LayerName, Place] | None, Field(max_length=200)] = None
     """Layers that lie whole on one partition, by the name that they have in the model: the
@@ -181,10 +193,13 @@ class Replicas(Section):
     @property
     def rows_and_columns(self) -> tuple[int, int] | None:
         """Of `grid`."""
-        if self.grid is None:
-            return None
-        rows, columns = self.grid.split("x")
-        return int(rows), int(columns)
+        return None if self.grid is None else _rows_and_columns(self.grid)
+
+    @property
+    def own_grids(self) -> dict[str, tuple[int, int]]:
+        """Rows and columns of layers that `partitioning` gives a grid, by their names."""
+        ways = (self.partitioning or {}).items()
+        return {name: _rows_and_columns(way) for name, way in ways if "x" in way}
 
     @property
     def partitions(self) -> int:

@@ -197,7 +197,7 @@ class _Partitioning:
         if way == "whole" or isinstance(way, int):
             # So a mask is the same wherever a layer lies, and however many slices there are.
             called = self._hashed(module, name) if type(module) is nn.Dropout else module
-            return self._on_one(called, name, shape, 0 if way == "whole" else way)
+            return self._on_one(called, name, shape, way if isinstance(way, int) else 0)
         if _has_hooks(module):
             return self._kept_whole(module, name, shape)
         for kinds, make in self._makers.items():
@@ -210,6 +210,8 @@ class _Partitioning:
         return self._kept_whole(module, name, shape)
 
     def _kept_whole(self, module: nn.Module, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
+        if name in self.ways.given:
+            self.ways.require(name)
         place = self.place or 0
         self.notes.append(
             f"{name} ({type(module).__name__}) is not divided: partition {place} computes it, and "
@@ -231,7 +233,7 @@ class _Partitioning:
         """Its elements stay where they are: who needs them in order fetches all of them."""
         if (module.start_dim, module.end_dim) not in {(1, -1), (1, shape.dimensions)}:
             return self._kept_whole(module, name, shape)
-        self.ways.require(name, None)
+        self.ways.require_none(name)
         if self.place is not None:
             return self._on_one(module, name, shape, self.place)
         flat = Shape(channels=1, height=shape.elements, width=1, is_flat=True)
@@ -260,11 +262,14 @@ class _Partitioning:
             raise CannotPartition(f"layer {name}: {error}") from error
 
     def _normalised(self, module: Any, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
-        self.ways.require(name, "spatial")
+        if self.ways.grid_of(name) is not None:
+            self.ways.require_none(name)
+        self.ways.require(name, "spatial", grid=True)
         return Normalised(module, self.peers), shape
 
     def _over_windows(self, layer: Windowed, name: str, shape: Shape) -> tuple[nn.Module, Shape]:
-        self.ways.require(name, "spatial")
+        self.ways.require(name, "spatial", grid=True)
+        grid = self.ways.grid_of(name) or self.grid
         if shape.is_flat:
             raise CannotPartition(f"layer {name}: it needs rows and columns, and gets features")
         try:
@@ -272,14 +277,14 @@ class _Partitioning:
         except ValueError as error:
             raise CannotPartition(f"layer {name}: {error}") from error
         units = height // layer.unit[0], width // layer.unit[1]
-        if units[0] < self.grid.rows or units[1] < self.grid.columns:
+        if units[0] < grid.rows or units[1] < grid.columns:
             message = (
                 f"layer {name}: its output of {units[0]} x {units[1]} cannot be divided over "
-                f"{self.grid.rows} x {self.grid.columns} partitions; take fewer, or say "
+                f"{grid.rows} x {grid.columns} partitions; take fewer, or say "
                 f"partitioning.{name}: whole"
             )
             raise CannotPartition(message)
-        outputs = self.grid.windows(height, width, layer.unit)
+        outputs = grid.windows(height, width, layer.unit, self.peers.size)
         made = OverWindows(layer, outputs, (shape.height, shape.width), self.peers)
         channels = layer.output_channels(shape.channels)
         return made, Shape(channels=channels, height=height, width=width)

@@ -5,6 +5,7 @@ window that it needs. What crosses a border is where the two meet.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -75,13 +76,25 @@ class Grid:
     def size(self) -> int:
         return self.rows * self.columns
 
-    def windows(self, height: int, width: int, units: tuple[int, int] = (1, 1)) -> Windows:
-        """Divide an array evenly. Each window begins at a multiple of `units`."""
-        return tuple(
+    @classmethod
+    def of_text(cls, text: str) -> "Grid | None":
+        """Of rows and columns, as `2x3`; None: it is none."""
+        found = re.fullmatch("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})", text)
+        return None if found is None else cls(*map(int, found.groups()))
+
+    def windows(
+        self, height: int, width: int, units: tuple[int, int] = (1, 1), partitions: int = 0
+    ) -> Windows:
+        """Divide an array evenly. Each window begins at a multiple of `units`.
+
+        Of so many partitions the last ones have nothing, if the grid has fewer.
+        """
+        found = [
             Box(rows, columns)
             for rows in split(height, self.rows, units[0])
             for columns in split(width, self.columns, units[1])
-        )
+        ]
+        return (*found, *(NOTHING for _ in range(self.size, partitions)))
 
 
 def square_grid(partitions: int) -> Grid:

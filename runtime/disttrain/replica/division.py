@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -123,7 +123,7 @@ def grid_of(replicas: Replicas) -> Grid:
 
 def ways_of(replicas: Replicas) -> Mapping[str, Way]:
     """How layers are divided, by their names."""
-    return cast("Mapping[str, Way]", {**(replicas.partitioning or {}), **(replicas.whole_on or {})})
+    return {**(replicas.partitioning or {}), **(replicas.whole_on or {})}
 
 
 def _part(

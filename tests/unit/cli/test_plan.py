@@ -218,6 +218,24 @@ def test_it_divides_as_the_manifest_says(
     assert step["parameters"] == 40 + 650
 
 
+def test_a_layer_is_planned_over_a_grid_of_its_own(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replicas = 'replicas: {partitions: 2, partitioning: {"2": 2x1}}'
+    job.write_text(job.read_text() + f"  {replicas}\n")
+
+    assert planned(monkeypatch, job, "--partitions", "1,2,3", "--flops", "1e9", "--json") == 0
+    one, two, _ = json.loads(capsys.readouterr().out)["steps"]
+    assert planned(monkeypatch, job, "--partitions", "3", "--flops", "1e9") == 0
+
+    assert one["messages_of_all"] == 0
+    # Columns of samples, rows of the convolution, features and the output; and gradients but of the
+    # samples go back.
+    assert [each["messages"] for each in two["costs"]] == [1 + 2 * 1 + 2 * 1 + 1, 2 * 1 + 2 * 1 + 1]
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("1x3, partition") for line in lines) == 3
+
+
 def test_layers_that_lie_whole_on_partitions_are_planned_in_slices(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,15 @@ def test_a_layers_partition_is_a_number() -> None:
             r"spec\.replicas\.wholeOn: b is to lie on partition 2, and the last one is 1; take "
             r"another one, or set spec\.replicas\.partitions to 3",
         ),
+        (
+            "{partitions: 3, partitioning: {a: whole, b: 2x2}}",
+            r"spec\.replicas\.partitioning: b is to be divided over 2x2, which are 4 partitions, "
+            r"and there are 3; take a smaller grid, or set spec\.replicas\.partitions to 4",
+        ),
+        (
+            "{partitions: 2, partitioning: {a: 2x0}}",
+            r"spec\.replicas\.partitioning\.a: must be .* a grid as 1x2, got '2x0'",
+        ),
         ("{wholeOn: {a: 1}}", r"spec\.replicas\.wholeOn: a is to lie on partition 1"),
         ("{partitions: 2, wholeOn: {a: -1}}", r"spec\.replicas\.wholeOn\.a: .*0"),
         ("{partitions: 2, wholeOn: {a: first}}", r"spec\.replicas\.wholeOn\.a"),

@@ -1,6 +1,6 @@
 """A step sends what has to cross, once to each destination, and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -44,6 +44,33 @@ def features() -> nn.Sequential:
     return nn.Sequential(
         *(nn.Flatten(), nn.Linear(3 * 13 * 16, 13), nn.Tanh(), nn.Linear(13, 8), nn.Linear(8, 6))
     )
+
+
+OWN_GRIDS = [
+    (convolutions, (4, 1), {"2": (2, 2), "3": (2, 2), "5": (1, 2)}),
+    (dilated, (1, 3), {"1": (2, 1), "2": (1, 1)}),
+    (local_filters, (2, 2), {"0": (1, 3), "2": (2, 1), "4": (1, 2)}),
+]
+
+
+@pytest.mark.parametrize(("make", "grid", "own"), OWN_GRIDS)
+def test_between_grids_crosses_what_places_look_at(
+    make: Callable[[], nn.Sequential],
+    grid: tuple[int, int],
+    own: Mapping[str, tuple[int, int]],
+) -> None:
+    model, x = make(), torch.randn(SAMPLES, *SAMPLE)
+    overrides = {name: f"{rows}x{columns}" for name, (rows, columns) in own.items()}
+    wanted = borders.step(model, x, grid, own)
+
+    found = divided(model, grid, x, torch.randn_like(model(x)), overrides, of_input=False)
+    planned = counted(model, Grid(*grid), SAMPLE, SAMPLES, overrides)
+
+    assert [each.messages for each in found.traffic] == [each.messages for each in wanted]
+    assert [each.nbytes for each in found.traffic] == [4 * each.elements for each in wanted]
+    step = pricing.step(planned, MACHINE)
+    assert step.messages == sum(each.messages for each in wanted)
+    assert step.nbytes == 4 * sum(each.elements for each in wanted)
 
 
 @pytest.mark.parametrize("make", [convolutions, dilated, local_filters, features])

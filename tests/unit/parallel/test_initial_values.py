@@ -13,6 +13,7 @@ from builders.partitions import in_partitions
 from disttrain.parallel import CannotPartition, Grid, LocallyConnected2d, Partitioned, partition
 from disttrain.parallel.communicator import Communicator
 from disttrain.parallel.initial_values import RecordedModel
+from disttrain.parallel.ways import Way
 
 SEED, SAMPLE = 17, (3, 8, 9)
 
@@ -60,14 +61,16 @@ def test_the_recording_draws_the_numbers_of_the_constructor() -> None:
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(
+    ("grid", "overrides"), [*((each, {}) for each in GRIDS), ((2, 2), {"local": "1x3"})]
+)
 def test_every_division_begins_with_the_values_of_the_undivided_model(
-    grid: tuple[int, int],
+    grid: tuple[int, int], overrides: dict[str, Way]
 ) -> None:
     recorded = RecordedModel(a_model)
 
     def one(peers: Communicator) -> Partitioned:
-        made = partition(recorded.model, Grid(*grid), peers, SAMPLE)
+        made = partition(recorded.model, Grid(*grid), peers, SAMPLE, overrides)
         return made.to_empty(device="cpu")
 
     parts = in_partitions(grid[0] * grid[1], one)

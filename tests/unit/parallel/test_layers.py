@@ -1,5 +1,6 @@
 """Every layer in partitions beside the same layer in one process: outputs and all gradients."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -54,6 +55,9 @@ def test_it_gives_what_one_process_does(name: str, dtype: torch.dtype) -> None:
     for grid in GRIDS:
         found = divided(model, grid, x, weight)
         assert furthest(found, wanted) < BOUNDS[dtype], grid
+    # The layer before it, and thus what goes by that one, on fewer partitions.
+    found = divided(model, (2, 2), x, weight, {"0": "1x3"})
+    assert furthest(found, wanted) < BOUNDS[dtype]
 
 
 @settings(max_examples=40)
@@ -85,8 +89,16 @@ def test_it_does_so_for_any_shape(data: st.DataObject) -> None:
     model = nn.Sequential(nn.Conv2d(2, 2, 1), layers[kind]()).double()
     x = torch.randn(2, 2, height, width, dtype=torch.float64)
     weight = torch.randn_like(model(x))
+    smaller = [(r, c) for r, c in GRIDS if r * c <= math.prod(grid)]
+    sizes = {"0": (height, width), "1": size}
+    overrides = {
+        name: f"{rows}x{columns}"
+        for name, (high, wide) in sizes.items()
+        for rows, columns in [data.draw(st.sampled_from(smaller))]
+        if rows <= high and columns <= wide
+    }
 
-    found = divided(model, grid, x, weight)
+    found = divided(model, grid, x, weight, overrides)
 
     assert furthest(found, undivided(model, x, weight)) < 1e-10
 

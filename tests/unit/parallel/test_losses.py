@@ -95,8 +95,9 @@ def test_a_loss_over_divided_outputs_is_the_loss_over_all(
             assert far(gradients[name], gradient(parameter)) < BOUNDS[dtype], (grid, name)
 
 
+@pytest.mark.parametrize("way", ["whole", "1x1"])
 @pytest.mark.parametrize("losses", [SOFTMAX, ONE_VS_ALL], ids=["softmax", "logistic"])
-def test_classes_may_be_channels_of_one_place(losses: Losses) -> None:
+def test_classes_may_be_channels_of_one_place(losses: Losses, way: Way) -> None:
     """As behind a pooling over the whole image."""
     ours, theirs = losses
     torch.manual_seed(13)
@@ -107,7 +108,7 @@ def test_classes_may_be_channels_of_one_place(losses: Losses) -> None:
     wanted.backward()  # type: ignore[no-untyped-call]
 
     def one(peers: Communicator) -> tuple[Tensor, Partitioned]:
-        made = partition(copy.deepcopy(pooled), Grid(1, 2), peers, SAMPLE, {"1": "whole"})
+        made = partition(copy.deepcopy(pooled), Grid(1, 2), peers, SAMPLE, {"1": way})
         loss = ours(made.divided(x), labels)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), made

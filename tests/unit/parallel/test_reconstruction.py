@@ -20,6 +20,7 @@ from disttrain.parallel import (
     reconstruction_losses,
 )
 from disttrain.parallel.communicator import Communicator
+from disttrain.parallel.ways import Way
 
 SIZE = (3, 14, 13)
 EPS = 1e-4
@@ -149,17 +150,23 @@ def test_a_stack_alone_has_its_loss_and_moves_no_other(stack_number: int) -> Non
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(
+    ("grid", "overrides"), [*((each, {}) for each in GRIDS), ((2, 2), {"0": "1x3", "1.1": "2x1"})]
+)
 @pytest.mark.parametrize(("first", "last"), [(0, None), (1, 1)])
 def test_in_partitions_it_is_the_same(
-    grid: tuple[int, int], first: int, last: int | None, dtype: torch.dtype
+    grid: tuple[int, int],
+    overrides: dict[str, Way],
+    first: int,
+    last: int | None,
+    dtype: torch.dtype,
 ) -> None:
     model, x, bound = two_stacks().to(dtype), batch().to(dtype), BOUNDS[dtype]
     total = torch.stack(reconstruction_losses(model, x, first=first, last=last)).sum()
     total.backward()  # type: ignore[no-untyped-call]
 
     def one(peers: Communicator) -> tuple[Tensor, Partitioned]:
-        part = partition(copy.deepcopy(model), Grid(*grid), peers, SIZE)
+        part = partition(copy.deepcopy(model), Grid(*grid), peers, SIZE, overrides)
         loss = torch.stack(reconstruction_losses(part, x, first=first, last=last)).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), part

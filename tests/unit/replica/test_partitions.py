@@ -1,14 +1,19 @@
 """A model that a replica divides among its processes, beside the same model in one."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from builders.divided_models import CPU, assert_close, gradients, in_parts
 from disttrain.job.roles import Replicas
+from disttrain.job.spec import FrozenParameters
+from disttrain.job.strategy_kind import Precision
+from disttrain.parallel import LocallyConnected2d
 from disttrain.replica.division import Division
 from disttrain.task.errors import ModelError
 
@@ -58,6 +63,38 @@ def test_losses_gradients_and_buffers_are_those_of_one_process(count: int) -> No
             torch.optim.SGD(alone.parameters(), lr=0.1).step()
             alone.zero_grad()
             assert_close(parts.values(), alone.state_dict())
+
+
+def test_a_partition_without_a_part_of_a_layer_trains_with_the_others(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    local = LocallyConnected2d(2, 3, 3, input_size=SAMPLE[1:], padding=1)
+    model = nn.Sequential(local, nn.Tanh(), nn.Flatten(), nn.Linear(126, 4)).double()
+    alone = copy.deepcopy(model)
+    x = torch.randn(5, *SAMPLE, dtype=torch.float64)
+    with in_parts(model, 3, SAMPLE, partitioning={"0": "1x2"}) as parts:
+        for step in range(2):
+            with parts.divided.computing(step):
+                loss = a_loss(parts.model, x)
+            loss.backward()  # type: ignore[no-untyped-call]
+            a_loss(alone, x).backward()  # type: ignore[no-untyped-call]
+            assert_close(parts.gradients(), gradients(alone))
+            parts.step(0.1)
+            torch.optim.SGD(alone.parameters(), lr=0.1).step()
+            alone.zero_grad()
+        # As an export is made, and evaluated.
+        whole = {name: parts.divided.tensor(parts.model, name) for name in alone.state_dict()}
+        assert_close(whole, alone.state_dict())
+        save_file({name: 2 * each for name, each in whole.items()}, tmp_path / "twice")
+        with parts.divided.loaded(str(tmp_path / "twice")) as found:
+            weight = parts.divided.tensor(found, "0.weight")
+            assert_close({"": weight}, {"": 2 * local_weight(alone)})
+        layout = parts.division.layout(Precision.FLOAT64, {}, FrozenParameters.SHARED)
+    holders = [each.vector.partition for each in layout.tensors if each.name == "0.weight"]
+    assert holders == [0, 1]
+
+
+def local_weight(model: nn.Module) -> Tensor:
+    return model.get_parameter("0.weight").detach()
 
 
 def test_frozen_and_unused_parameters_have_no_gradient() -> None:

@@ -69,6 +69,20 @@ def _layers_are_divided(spec: Spec) -> str | None:
     return "means nothing with one partition; set spec.replicas.partitions, or leave it out"
 
 
+def _grids_of_layers_have_partitions(spec: Spec) -> str | None:
+    partitions = spec.replicas.partitions
+    for layer, grid in spec.replicas.own_grids.items():
+        size = math.prod(grid)
+        if size > partitions:
+            rows, columns = grid
+            return (
+                f"{layer} is to be divided over {rows}x{columns}, which are {size} partitions, and "
+                f"there are {partitions}; take a smaller grid, or set spec.replicas.partitions to "
+                f"{size}"
+            )
+    return None
+
+
 def _whole_layers_have_partitions(spec: Spec) -> str | None:
     last = spec.replicas.partitions - 1
     for layer, place in (spec.replicas.whole_on or {}).items():
@@ -162,6 +176,12 @@ RULES = (
         ("spec", "replicas", "partitioning"),
         (_PARTITIONS, _GRID),
         _layers_are_divided,
+    ),
+    Rule(
+        "A grid in `partitioning` has at most as many partitions as a replica.",
+        ("spec", "replicas", "partitioning"),
+        (("spec", "replicas", "partitions"),),
+        _grids_of_layers_have_partitions,
     ),
     Rule(
         "Layers of `wholeOn` lie on partitions that a replica has.",

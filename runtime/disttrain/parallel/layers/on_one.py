@@ -14,7 +14,7 @@ from disttrain.parallel import micro_batches
 from disttrain.parallel.array import DistributedArray
 from disttrain.parallel.communicator import Communicator, Exchange
 from disttrain.parallel.layers.dropout import HashDropout
-from disttrain.parallel.layers.partitioned import PartitionedLayer, Value
+from disttrain.parallel.layers.partitioned import PartitionedLayer, Value, type_for_all
 from disttrain.parallel.micro_batches import Turn
 from disttrain.parallel.windows import Span, on_one
 
@@ -191,9 +191,7 @@ class _Run:
         every = micro_batches.of_forward(len(self._stages), len(self._slices))
         self._turns = micro_batches.of_place(every, self._stages, self._peers.rank)
         self._nothing = torch.zeros_like(x) if self._stages[0].place != self._peers.rank else None
-        # Autocast knows no tensors without values.
-        autocasts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
-        kind = torch.float32 if autocasts else x.dtype
+        kind = type_for_all(x)
         post = _Post(self._peers)
         for turn in self._turns:
             if turn.stage:

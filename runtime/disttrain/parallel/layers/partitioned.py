@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.func import functional_call
 
 from disttrain.parallel.array import DistributedArray, Everywhere, assembled
@@ -18,7 +20,7 @@ from disttrain.parallel.late import LinearProduct, applied
 from disttrain.parallel.layers.dropout import HashDropout
 from disttrain.parallel.layers.unit_filters import UnitFilters2d
 from disttrain.parallel.layers.windowed import View, Windowed
-from disttrain.parallel.windows import Box, Span, Windows, on_all
+from disttrain.parallel.windows import NOTHING, Box, Span, Windows, on_all
 
 Index = tuple[slice, ...]
 _NARROW = (torch.bfloat16, torch.float16)
@@ -119,8 +121,19 @@ def gradients_summed(layers: Sequence[PartitionedLayer], peers: Communicator) ->
             layer.tied.clear()
 
 
+def type_for_all(x: Tensor) -> torch.dtype:
+    """Of what a layer makes of an input, where partitions that compute nothing have to know it."""
+    # Autocast knows no tensors without values.
+    autocasts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
+    return torch.float32 if autocasts else x.dtype
+
+
 class OverWindows(PartitionedLayer):
-    """A layer that is divided by rows and columns."""
+    """A layer that is divided by rows and columns.
+
+    A partition whose window is `NOTHING` computes nothing, and has no parameters but tied ones. It
+    takes part in what crosses, in backward too: others may need its part of the input.
+    """
 
     def __init__(
         self, layer: Windowed, outputs: Windows, input_size: tuple[int, int], peers: Communicator
@@ -129,24 +142,48 @@ class OverWindows(PartitionedLayer):
         part = layer.part(own)
         super().__init__(peers, _OnWindow(part))
         self._outputs = outputs
-        self._needed = tuple(layer.input_window(box) for box in outputs)
+        self._needed = tuple(layer.input_window(box) if box.area else NOTHING for box in outputs)
         self._size = layer.output_size(*input_size)
         self._input_size = input_size
         self.is_tied = part is layer
         self._padding, self._product = part.padding_value, part.product
         self.take_over(part)
+        self._elsewhere: Sequence[nn.Parameter] = ()
+        """Of the layer, without elements: no part of them is here."""
         if not self.is_tied:
             self.pieces = {name: layer.place_of(name, own) for name in self.pieces}
+            if not own.area:
+                self._leave_parameters()
+
+    def _leave_parameters(self) -> None:
+        self._elsewhere = tuple(self.parameters())
+        for name in self.pieces:
+            module, _, own = name.rpartition(".")
+            delattr(self.get_submodule(module), own)
+        self.pieces = {}
 
     def forward(self, value: Value) -> Value:
         arriving, peers = value.array.begin_fetch(self._needed, self._padding), self.peers
         view = View(self._outputs[peers.rank], self._needed[peers.rank], *self._input_size)
-        if self._product is None:
+        if not view.output.area:
+            x = arriving.wait()
+            y = self._nothing(x, self.windowed.output_channels(x.shape[1]))
+        elif self._product is None:
             y = functional_call(self.called, self._given(), (arriving.wait(), view))
         else:
             own = self._own()
             y = applied(self._product, arriving, (own["weight"], own.get("bias")), peers)
+        y = self._in_known_type(y, value.array.tensor)
         return Value(DistributedArray(y, self._outputs, *self._size, peers))
+
+    def _nothing(self, x: Tensor, channels: int) -> Tensor:
+        """Without elements. It has a gradient where the output of others has one."""
+        own = [*self._own().values(), *self._elsewhere]
+        found: Tensor = _Nothing.apply(x, channels, *own)
+        return found
+
+    def _in_known_type(self, y: Tensor, x: Tensor) -> Tensor:
+        return y if all(box.area for box in self._outputs) else y.to(type_for_all(x))
 
     @property
     def windowed(self) -> Windowed:
@@ -159,9 +196,12 @@ class OverWindows(PartitionedLayer):
         """Of `UnitFilters2d`: its transpose times what came out, divided as its input was."""
         layer = self.windowed
         assert isinstance(layer, UnitFilters2d)  # noqa: S101
-        given = value.array.tensor, self._needed[self.peers.rank]
-        x = functional_call(_Transposed(layer), self._given(), given)
-        return assembled(x, self._needed, windows, self.peers)
+        y, needed = value.array.tensor, self._needed[self.peers.rank]
+        if needed.area:
+            x = functional_call(_Transposed(layer), self._given(), (y, needed))
+        else:
+            x = self._nothing(y, layer.in_channels)
+        return assembled(self._in_known_type(x, y), self._needed, windows, self.peers)
 
     def _own(self) -> dict[str, Tensor]:
         return {**dict(self.named_parameters()), **dict(self.named_buffers()), **self.tied}
@@ -169,6 +209,22 @@ class OverWindows(PartitionedLayer):
     def _given(self) -> dict[str, Tensor]:
         """What the layer is called with in place of its own values."""
         return {f"layer.{name}": each for name, each in self._own().items()}
+
+
+class _Nothing(Function):
+    """What all partitions have to come by in backward, or none."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, channels: int, *own: Tensor) -> Tensor:
+        # It has no elements.
+        ctx.x, ctx.own = x.detach(), len(own)  # type: ignore[attr-defined]
+        return x.new_empty((len(x), channels, 0, 0))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        del gradient
+        return ctx.x, None, *(None for _ in range(ctx.own))  # type: ignore[attr-defined]
 
 
 class _OnWindow(nn.Module):

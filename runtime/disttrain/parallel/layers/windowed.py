@@ -55,7 +55,8 @@ class Windowed(nn.Module):
     def part(self, output: Box) -> "Windowed":
         """The same layer, with the parameters of this output window alone.
 
-        Of a layer whose parameters are tied, as those of a convolution, it is the layer itself.
+        Of a layer whose parameters are tied, as those of a convolution, it is the layer itself. A
+        window may be `NOTHING`, which has no elements of them.
         """
         del output
         return self
