@@ -45,6 +45,18 @@ ROWS_ALONE = ("a rank has all of a parameter only while the model computes", "le
             ("the model is a Around; only an nn.Sequential",),
         ),
         (
+            ("spec.replicas.partitions=2", "spec.task.entrypoint=divided_images:Elsewhere"),
+            ("Task.model(): head.weight: it is on cuda:0, and hidden.bias on cpu; move the whole",),
+        ),
+        (
+            ("spec.replicas={partitions: 2, partitioning: {pool: 2x2}}",),
+            ("spec.replicas.partitioning: pool is to be divided over 2x2", "there are 2"),
+        ),
+        (
+            ("spec.replicas={partitions: 4, partitioning: {head: 1x2}}",),
+            ("partitioning.head: 1x2 is not possible for this layer",),
+        ),
+        (
             ("spec.replicas={partitions: 2}", "spec.parameterServer.shards=1"),
             ("must be at least 2, got 1", "each of 2 partitions (spec.replicas.partitions)"),
         ),

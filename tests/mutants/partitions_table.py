@@ -22,6 +22,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/job/test_grids.py",),
     ),
     Mutant(
+        name="layers on several devices that nobody sees before replicas make them",
+        file=f"{_R}/parallel/initial_values.py",
+        old="        require_one_device(named.items())\n",
+        new="",
+        tests=("tests/unit/parallel/test_initial_values.py",),
+    ),
+    Mutant(
         name="a new job that starts before anybody looks whether its model can be divided",
         file=f"{_R}/cli/run.py",
         old="    _require_divisible(job, task_folder)\n",

@@ -267,6 +267,16 @@ class Growing(DividedImages):
         return found
 
 
+class Elsewhere(DividedImages):
+    """Its last layer is on a GPU."""
+
+    def model(self) -> nn.Module:
+        made = super().model()
+        assert isinstance(made, nn.Sequential)
+        made.add_module("head", nn.Linear(13, CLASSES, device="cuda"))
+        return made
+
+
 class Unordered(DividedImages):
     """A model that says nothing of the order of its layers."""
 

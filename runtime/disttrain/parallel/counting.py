@@ -28,7 +28,7 @@ from disttrain.parallel.layers.on_one import OnOne, sections, slices_of, through
 from disttrain.parallel.layers.partitioned import OverWindows, PartitionedLayer, Value
 from disttrain.parallel.layers.unit_filters import ReconstructionTarget, UnitFilters2d
 from disttrain.parallel.micro_batches import Turn
-from disttrain.parallel.partitioned import Partitioned
+from disttrain.parallel.partitioned import Partitioned, require_one_device
 from disttrain.parallel.partitioning import partition
 from disttrain.parallel.ways import Way
 from disttrain.parallel.whole_layers import on_meta
@@ -155,6 +155,7 @@ def counted(  # noqa: PLR0913  As `partition`, and the batch.
     `model` keeps its values. `overrides` and `micro_batches`: see `partition`. `from_first`: the
     first partition alone has the samples, as in a job; else all have.
     """
+    require_one_device([*model.named_parameters(), *model.named_buffers()])
     nowhere = on_meta(model)
     costs, parts = [], []
     for rank in range(grid.size):

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from disttrain.parallel.partitioned import CannotPartition, PartOfModel
+from disttrain.parallel.partitioned import CannotPartition, PartOfModel, require_one_device
 
 _ATEN = torch.ops.aten
 _READ = _ATEN._local_scalar_dense.default  # noqa: SLF001  What item() asks for.
@@ -72,7 +72,10 @@ class RecordedModel:
     """A model on the meta device, and how its values come about."""
 
     def __init__(self, make: Callable[[], nn.Module]) -> None:
-        """`make` is the constructor. Raises CannotPartition for values that torch does not draw."""
+        """`make` is the constructor.
+
+        Raises SeveralDevices, and CannotPartition for values that torch does not draw.
+        """
         recorder, before = _Recorder(), torch.get_rng_state()
         torch.manual_seed(_NOBODYS_SEED)
         unused = torch.get_rng_state()
@@ -84,6 +87,8 @@ class RecordedModel:
             torch.set_rng_state(before)
         self._calls = recorder.calls
         named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        # Here they still know what was asked for; without values all are on meta.
+        require_one_device(named.items())
         _refuse(named, recorder.foreign)
         _refuse_what_is_kept(model)
         if not is_unused:

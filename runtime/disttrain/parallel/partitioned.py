@@ -1,5 +1,6 @@
 """One partition of a model, at work."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,24 @@ from disttrain.parallel.windows import on_one
 
 class CannotPartition(ValueError):
     """A model that cannot be divided as asked; the message names the layer."""
+
+
+class SeveralDevices(CannotPartition):
+    """Layers on several devices; a partition computes on one."""
+
+
+def require_one_device(named: Iterable[tuple[str, Tensor]]) -> None:
+    """Of parameters and buffers by name. Raises SeveralDevices with two names.
+
+    A layer elsewhere would fail only when it is called.
+    """
+    for (before, one), (name, value) in itertools.pairwise(named):
+        if value.device != one.device:
+            message = (
+                f"{name}: it is on {value.device}, and {before} on {one.device}; move the whole "
+                "model to one device, by model.to(...)"
+            )
+            raise SeveralDevices(message)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

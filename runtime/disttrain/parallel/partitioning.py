@@ -1,6 +1,5 @@
 """An ordinary model, divided over a grid of partitions."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,7 +21,12 @@ from disttrain.parallel.layers.partitioned import (
 )
 from disttrain.parallel.layers.sliding import AveragePooling, Convolution, MaxPooling
 from disttrain.parallel.layers.windowed import Windowed
-from disttrain.parallel.partitioned import CannotPartition, Partitioned, Shape
+from disttrain.parallel.partitioned import (
+    CannotPartition,
+    Partitioned,
+    Shape,
+    require_one_device,
+)
 from disttrain.parallel.ways import Way, Ways
 from disttrain.parallel.windows import Grid, split
 
@@ -84,7 +88,7 @@ def partition(  # noqa: PLR0913  What a part depends on.
         )
         raise CannotPartition(message)
     _refuse_sharing(model)
-    _refuse_several_devices(model)
+    require_one_device([*model.named_parameters(), *model.named_buffers()])
     shape = _shape_of(sample)
     ways = Ways(dict(overrides or {}), peers.size)
     ways.check(model)
@@ -117,18 +121,6 @@ def _refuse_sharing(model: nn.Module) -> None:
             if owner != name:
                 message = f"{name}: it is the same {kind} as {owner}, which cannot be divided twice"
                 raise CannotPartition(message)
-
-
-def _refuse_several_devices(model: nn.Module) -> None:
-    """A part computes on one: a layer elsewhere would fail only when it is called."""
-    values = [*model.named_parameters(), *model.named_buffers()]
-    for (before, one), (name, value) in itertools.pairwise(values):
-        if value.device != one.device:
-            message = (
-                f"{name}: it is on {value.device}, and {before} on {one.device}; move the whole "
-                "model to one device, by model.to(...)"
-            )
-            raise CannotPartition(message)
 
 
 def _shape_of(sample: Sequence[int]) -> Shape:

@@ -28,10 +28,10 @@ from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.job.strategy_kind import Precision
 from disttrain.parallel.initial_values import RecordedModel, lacks_values
-from disttrain.parallel.partitioned import CannotPartition, PartOfModel
+from disttrain.parallel.partitioned import CannotPartition, PartOfModel, SeveralDevices
 from disttrain.replica.errors import DeviceNotFound, DeviceTooOld
 from disttrain.task import checks, groups, loading, user_code
-from disttrain.task.errors import LossError, UserCodeError
+from disttrain.task.errors import LossError, ModelError, UserCodeError
 from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.sources import Sources, SourcesReader
@@ -222,11 +222,19 @@ class TaskCalls:
     def model_without_values(self, seed: int) -> nn.Module | None:
         """The same model, which nobody makes whole. None: it can only be made with its values.
 
-        Raises TaskError.
+        Raises TaskError, and ModelError for one that lies on several devices.
         """
         try:
             return self._without_values(self._recorded(seed))
-        except (UserCodeError, CannotPartition):
+        except CannotPartition:
+            return None
+        except UserCodeError as error:
+            if isinstance(error.__cause__, SeveralDevices):
+                message = (
+                    f"Task.model(): {error.__cause__}, and leave to spec.replicas.device where "
+                    "replicas compute"
+                )
+                raise ModelError(message) from error
             return None
 
     def _without_values(self, recorded: RecordedModel) -> nn.Module:

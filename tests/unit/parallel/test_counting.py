@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from builders.divided import divided
 from builders.partitions import in_partitions
 from disttrain.parallel import (
+    CannotPartition,
     Grid,
     L2Pool2d,
     LocalContrastNorm2d,
@@ -225,6 +226,12 @@ def test_products_are_those_of_torchs_own_counter() -> None:
 
     assert pricing.step(counts, MACHINE, Purpose.INFERENCE).largest.flops == forward > 0
     assert pricing.step(counts, MACHINE).largest.flops == counter.get_total_flops()
+
+
+def test_what_no_partition_could_compute_is_not_planned() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Conv2d(2, 2, 1, device="meta"))
+    with pytest.raises(CannotPartition, match=r"1\.weight: it is on meta, and 0\.bias"):
+        counted(model, Grid(1, 2), (3, 8, 8), 2)
 
 
 def test_the_model_keeps_its_values() -> None:

@@ -138,6 +138,57 @@ def test_a_number_that_the_constructor_brings_may_be_read() -> None:
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
+def on_one() -> nn.Module:
+    with torch.device("cuda"):
+        made = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2), nn.PReLU(device="cuda:0"))
+        made.register_buffer("scale", torch.tensor([1.0, 2.0]))
+    return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        on_one,
+        lambda: nn.Linear(2, 2, device="cuda"),
+        lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).to("cuda"),
+        lambda: nn.Sequential(nn.Linear(2, 2, device="cpu"), nn.BatchNorm1d(2)),
+        lambda: nn.Sequential(nn.Linear(2, 2, device="cuda")).cpu(),
+    ],
+)
+def test_a_model_may_lie_on_any_device_as_long_as_it_is_one(make: Callable[[], nn.Module]) -> None:
+    assert all(each.is_meta for each in RecordedModel(make).model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="cuda")),
+            "1.weight: it is on cuda:0, and 0.bias on cpu; move the whole model to one device",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(2, 2, device="meta"), nn.Linear(2, 2)),
+            "1.weight: it is on cpu, and 0.bias on meta",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).to("cuda")),
+            "1.weight: it is on cuda:0",
+        ),
+        (
+            lambda: nn.Sequential(
+                nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False, device="cuda:1")
+            ),
+            "1.running_mean: it is on cuda:1, and 0.bias on cpu",
+        ),
+    ],
+)
+def test_several_devices_are_refused_with_the_layers_name(
+    make: Callable[[], nn.Module], said: str
+) -> None:
+    with pytest.raises(CannotPartition, match=said):
+        RecordedModel(make)
+
+
 class Brings(nn.Linear):
     def __init__(self, how: str) -> None:
         super().__init__(3, 3)

@@ -134,6 +134,17 @@ def test_nobody_makes_all_values_only_to_look_at_a_model(make: Callable[[Any], n
     assert all(lacks_values(parameter) for each in made for parameter in each.parameters())
 
 
+def test_layers_on_several_devices_are_refused_before_anybody_makes_them() -> None:
+    def make(_: object) -> nn.Module:
+        return nn.Sequential(nn.Linear(12, 10), nn.Linear(10, 4, device="cuda"))
+
+    said = r"Task\.model\(\): 1\.weight: it is on cuda:0, and 0\.bias on cpu; .*replicas\.device"
+    with pytest.raises(ModelError, match=said):
+        TaskCalls(Given(make)).model_without_values(SEED)
+    # Who moves all of it to one device may do so; whether there is one, replicas see.
+    TaskCalls(Given(lambda _: make(_).to("cuda"))).model_without_values(SEED)
+
+
 def test_parameters_over_the_same_memory_are_refused_as_in_one_process() -> None:
     with pytest.raises(ModelError, match="'first' and 'second' share memory"):
         TaskCalls(Given(lambda _: Sharing())).model_to_divide(SEED)
