@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 _R = "runtime/disttrain"
 _LAYERS = ("tests/unit/parallel/test_whole_layers.py",)
-_GRIDS = "tests/unit/parallel/test_partitioning.py"
+_GRIDS = "tests/unit/parallel/test_own_grids.py"
 _REPLICA = ("tests/unit/replica/test_whole_layers_of_partitions.py",)
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -3,7 +3,6 @@
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,76 +82,6 @@ def test_a_model_gives_what_one_process_does(
         assert max(far(v, wanted.of_parameters[k]) for k, v in without.items()) < bound, grid
         assert far(found.output, wanted.output) < bound
         assert far(found.of_input, wanted.of_input) < bound
-
-
-@pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize(
-    ("grid", "overrides"),
-    [
-        ((4, 1), {"pool": "2x2", "local": "2x2", "contrast": "2x2"}),
-        ((2, 2), {"stem": "1x1"}),
-        ((2, 2), {"local": "1x2", "hidden": "whole"}),
-        ((1, 3), {"stem": "2x1", "pool": "1x1", "local": "1x2"}),
-        ((2, 3), {"stem.0": "2x2", "pool": "6x1", "local": "1x1", "contrast": 1}),
-    ],
-)
-def test_layers_have_grids_of_their_own(
-    grid: tuple[int, int], overrides: Mapping[str, Way], dtype: torch.dtype
-) -> None:
-    model, (x, _) = a_model().to(dtype), batch()
-    x, weight = x.to(dtype), torch.randn(5, 6, dtype=dtype)
-
-    found, wanted = divided(model, grid, x, weight, overrides), undivided(model, x, weight)
-
-    # What batch normalisation subtracts again has no gradient but rounding.
-    same = {"stem.0.bias": torch.zeros(1, dtype=dtype)}
-    found, wanted = (
-        replace(each, of_parameters={**each.of_parameters, **same}) for each in (found, wanted)
-    )
-    assert furthest(found, wanted) < BOUNDS[dtype]
-
-
-def test_a_partition_without_a_window_has_no_filters_of_places() -> None:
-    parts = in_partitions(
-        3, lambda peers: partition(a_model(), Grid(1, 3), peers, SAMPLE, {"local": "1x2"})
-    )
-
-    assert [[name for name in part.pieces if "local" in name] for part in parts] == [
-        *[["local.weight", "local.bias"]] * 2,
-        [],
-    ]
-    # Filters that are the same everywhere are in all of them.
-    assert all("stem.0.weight" in part.pieces for part in parts)
-
-
-@pytest.mark.parametrize("trains", [True, False])
-def test_a_layer_on_fewer_partitions_may_come_first(*, trains: bool) -> None:
-    local = LocallyConnected2d(3, 2, 3, input_size=(12, 13)).requires_grad_(trains)
-    model = nn.Sequential(local, nn.Conv2d(2, 2, 3, padding=1), nn.Tanh()).double()
-    x, _ = batch()
-    weight = torch.randn_like(model(x))
-    for overrides in ({"0": "1x2"}, {"0": "1x1", "1": "3x1"}, {"0": "3x1", "1": "1x1"}):
-        found = divided(model, (1, 4), x, weight, overrides, of_input=False)
-
-        assert furthest(found, undivided(model, x, weight, of_input=False)) < 1e-10
-
-
-def test_types_of_what_others_compute_are_known_in_a_region_of_autocast() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Conv2d(2, 2, 3))
-    x = torch.randn(4, *SAMPLE)
-
-    def found(module: nn.Module) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            y: Tensor = module(x)
-        y.float().square().sum().backward()  # type: ignore[no-untyped-call]
-        return y.detach().float()
-
-    def one(peers: Communicator) -> Tensor:
-        overrides: dict[str, Way] = {"0": "1x2"}
-        return found(partition(copy.deepcopy(model), Grid(1, 3), peers, SAMPLE, overrides))
-
-    wanted = found(copy.deepcopy(model))
-    assert all(far(each, wanted) < 1e-2 for each in in_partitions(3, one))
 
 
 def test_an_unknown_layer_is_kept_whole_and_that_is_said() -> None:
@@ -409,31 +338,6 @@ REFUSED: list[tuple[str, nn.Module, Grid, dict[str, Any], str]] = [
     ("an unknown way", a_model(), Grid(1, 1), {"head": "rows"}, "'rows' is none of"),
     ("features", a_model(), Grid(1, 1), {"pool": "features"}, "features is not possible"),
     ("spatial", a_model(), Grid(1, 1), {"head": "spatial"}, "spatial is not possible"),
-    ("no grid", a_model(), Grid(1, 1), {"pool": "0x1"}, "pool: '0x1' is none of .* no grid"),
-    (
-        "a grid of too many",
-        a_model(),
-        Grid(1, 1),
-        {"pool": "1x2"},
-        "partitioning.pool: 1x2 are 2 partitions, and there are 1; take a smaller grid",
-    ),
-    ("a grid of features", a_model(), Grid(1, 1), {"head": "1x1"}, "head: 1x1 is not possible"),
-    (
-        "a grid of features in a container",
-        nn.Sequential(nn.Sequential(nn.Flatten(), nn.Linear(468, 2))),
-        Grid(1, 1),
-        {"0": "1x1"},
-        "partitioning.0.1: 1x1 is not possible for this layer",
-    ),
-    ("a grid of an activation", a_model(), Grid(1, 1), {"stem.2": "1x1"}, "by what comes before"),
-    ("a grid of statistics", a_model(), Grid(1, 1), {"stem.1": "1x1"}, "by what comes before"),
-    (
-        "a grid of a layer that nobody knows",
-        nn.Sequential(nn.Conv2d(3, 2, 1), Odd()),
-        Grid(1, 1),
-        {"1": "1x1"},
-        "partitioning.1: 1x1 is not possible for this layer",
-    ),
     (
         "no features",
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.Linear(13, 2)),
