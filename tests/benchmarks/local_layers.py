@@ -4,6 +4,10 @@ The four operations W X, W^T X, the weight gradient, and the norms of filters, o
 section 5.2 (20 x 20, blocks 4 x 4 x 8, step 4, batches of 96). The first three are held against the
 same batched dense products without gathering, the norms against a copy of as many bytes. Beside
 them: the layer with its norms, and unfold with einsum.
+
+All four are held against the machine's roofline, too (Williams, Waterman and Patterson 2009): the
+speed of a large square product, and a copy's bandwidth. An operation's bytes are those of its
+operands, read once, and of its result, written once. So gathering is none of its work.
 """
 
 import argparse
@@ -11,7 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +31,10 @@ from disttrain.parallel.layers.fields import Fields, added, gathered
 
 FORWARD, GRADIENTS, NORMS = 0.6, 0.5, 0.6
 """What is wanted of dense products, and of a copy's bandwidth."""
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
     """What is measured, and how often."""
 
@@ -38,7 +43,23 @@ class Case:
     kernel: int
     samples: int
     device: str
+    precision: str
     rounds: int
+    square: int
+    """Rows of the product that tells the peak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """What a machine can do at most."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+    def seconds(self, flops: float, tensors: tuple[Tensor, ...]) -> float:
+        """At least, for an operation that reads or writes each of the tensors once."""
+        nbytes = sum(each.nbytes for each in tensors)
+        return max(flops / self.flops_per_second, nbytes / self.bytes_per_second)
 
 
 def seconds(cases: dict[str, Callable[[], object]], case: Case) -> dict[str, float]:
@@ -64,8 +85,10 @@ def measured(case: Case) -> dict[str, Any]:
     torch.manual_seed(0)
     size = case.size, case.size
     layer = UnitFilters2d(case.channels, 8, case.kernel, input_size=size, stride=4, block=4)
-    layer = layer.to(case.device)
-    x = torch.randn(case.samples, case.channels, *size, device=case.device)
+    device, dtype = case.device, PRECISIONS[case.precision]
+    layer = layer.to(device, dtype)
+    x = torch.randn(case.samples, case.channels, *size, device=device, dtype=dtype)
+    square = torch.randn(case.square, case.square, device=device, dtype=dtype)
     fields = Fields(layer.kernel_size, layer.stride, *size)
     weight = layer.weight.detach().flatten(0, 1)
     dense, responses = gathered(x, fields), torch.randn_like(layer(x).detach())
@@ -91,15 +114,28 @@ def measured(case: Case) -> dict[str, Any]:
                 "norms": lambda: torch.linalg.vector_norm(weight, dim=2),
                 "normalising": lambda: functional.normalize(weight, dim=2),
                 "copying": weight.clone,
+                "square_product": lambda: torch.mm(square, square),
                 "layer_of_unit_filters": lambda: layer(x),
                 "unfold_and_einsum": lambda: by_einsum(layer, weight, x),
             },
             case,
         )
     flops = 2.0 * weight.numel() * case.samples
+    machine = Roofline(
+        2 * case.square**3 / times["square_product"], 2 * weight.nbytes / times["copying"]
+    )
+    norms = torch.linalg.vector_norm(weight, dim=2)
+    works = {
+        "w_x": (flops, (weight, x, responses)),
+        "w_transposed_x": (flops, (weight, responses, x)),
+        "weight_gradient": (flops, (responses, dense, weight)),
+        "norms": (2.0 * weight.numel(), (weight, norms)),
+    }
     return {
         "filters": list(weight.shape),
         "samples": case.samples,
+        "precision": case.precision,
+        "machine": asdict(machine),
         "seconds": times,
         "giga_flops": {name: flops / times[name] / 1e9 for name in PRODUCTS},
         "of_dense": {
@@ -108,6 +144,7 @@ def measured(case: Case) -> dict[str, Any]:
             "weight_gradient": times["dense_weight_gradient"] / times["weight_gradient"],
             "unfold_and_einsum": times["dense_forward"] / times["unfold_and_einsum"],
         },
+        "of_roofline": {name: machine.seconds(*work) / times[name] for name, work in works.items()},
         # A copy reads and writes, the norms read, and normalised filters are written, too.
         "norms_of_copy_bandwidth": times["copying"] / times["norms"] / 2,
         "normalising_of_copy_bandwidth": times["copying"] / times["normalising"],
@@ -137,15 +174,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few small blocks: that it runs")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    size, samples = (200, 96) if options.device == "cuda" else (60, 96)
+    size, samples, square = (200, 96, 8192) if options.device == "cuda" else (60, 96, 2048)
     if options.quick:
-        size, samples = 28, 4
+        size, samples, square = 28, 4, 256
     rounds = 2 if options.quick else 15
     report, bars = {}, []
     for name, channels in {"first stack": 3, "second stack": 8}.items():
-        found = measured(Case(size, channels, 20, samples, options.device, rounds))
+        case = Case(
+            size=size,
+            channels=channels,
+            kernel=20,
+            samples=samples,
+            device=options.device,
+            precision=options.precision,
+            rounds=rounds,
+            square=square,
+        )
+        found = measured(case)
         report[name] = found
         for operation, bound in (
             ("w_x", FORWARD),
