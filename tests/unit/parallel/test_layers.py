@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -60,37 +61,90 @@ def test_it_gives_what_one_process_does(name: str, dtype: torch.dtype) -> None:
     assert furthest(found, wanted) < BOUNDS[dtype]
 
 
-@settings(max_examples=40)
-@given(st.data())
-def test_it_does_so_for_any_shape(data: st.DataObject) -> None:
-    def number(least: int, most: int) -> int:
-        return data.draw(st.integers(least, most))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """Of one layer, and how it is divided."""
 
-    grid = data.draw(st.sampled_from(GRIDS))
+    grid: tuple[int, int]
+    size: tuple[int, int]
+    """Of its input."""
+    window: tuple[int, int, int]
+    """Kernel, stride and padding."""
+    block: tuple[int, int]
+    ceil: bool
+    padding_counts: bool
+    features: int
+
+
+DRAWN: dict[str, Callable[[Drawn], nn.Module]] = {
+    "convolution": lambda it: nn.Conv2d(2, 3, *it.window),
+    "max": lambda it: nn.MaxPool2d(*it.window, ceil_mode=it.ceil),
+    "average": lambda it: nn.AvgPool2d(
+        *it.window, ceil_mode=it.ceil, count_include_pad=it.padding_counts
+    ),
+    "l2": lambda it: L2Pool2d(*it.window),
+    "local": lambda it: LocallyConnected2d(
+        *(2, 2, it.window[0]),
+        input_size=it.size,
+        stride=it.window[1],
+        padding=it.window[2],
+        block=it.block,
+    ),
+    "contrast": lambda it: LocalContrastNorm2d(2 * (it.window[0] // 2) + 1),
+    "batch norm": lambda _: nn.BatchNorm2d(2),
+    "linear": lambda it: nn.Sequential(
+        nn.Flatten(), nn.Linear(2 * it.size[0] * it.size[1], it.features)
+    ),
+}
+
+
+HAS_GRID = DRAWN.keys() - {"batch norm", "linear"}
+
+
+@st.composite
+def drawn(draw: st.DrawFn, *, may_ceil: bool, has_single_rows: bool) -> Drawn:
+    """Such that each partition has some output; with single rows, one of them and of the input."""
+
+    def number(least: int, most: int) -> int:
+        return draw(st.integers(least, most))
+
+    rows, columns = draw(st.sampled_from(GRIDS))
+    kernel = number(1, 4)
+    # A layer of fewer rows than its input would leave partitions without any.
+    stride, padding = (
+        (1, kernel // 2) if has_single_rows else (number(1, 3), number(0, kernel // 2))
+    )
     # The layer before it has as many rows and columns as the input.
-    height, width = number(max(3, grid[0]), 9), number(max(3, grid[1]), 9)
-    kernel, stride = number(1, 4), number(1, 3)
-    padding = number(0, kernel // 2)
-    kind = data.draw(st.sampled_from(["convolution", "max", "average", "l2", "local"]))
-    ceil = data.draw(st.booleans())
-    sliding = Sliding(kernel, stride, padding, padding, ceil=ceil and kind in {"max", "average"})
-    size = sliding.length(height), sliding.length(width)
-    assume(size[0] >= grid[0] and size[1] >= grid[1])
-    layers: dict[str, Callable[[], nn.Module]] = {
-        "convolution": lambda: nn.Conv2d(2, 3, kernel, stride, padding),
-        "max": lambda: nn.MaxPool2d(kernel, stride, padding, ceil_mode=ceil),
-        "average": lambda: nn.AvgPool2d(kernel, stride, padding, ceil_mode=ceil),
-        "l2": lambda: L2Pool2d(kernel, stride, padding),
-        "local": lambda: LocallyConnected2d(
-            2, 2, kernel, input_size=(height, width), stride=stride, padding=padding
-        ),
-    }
+    size = rows if has_single_rows else number(max(3, rows), 9), number(max(3, columns), 9)
+    ceil = may_ceil and draw(st.booleans())
+    sliding = Sliding(kernel, stride, padding, padding, ceil=ceil)
+    assume(kernel <= min(size) + 2 * padding)
+    assume(sliding.length(size[0]) >= rows and sliding.length(size[1]) >= columns)
+    return Drawn(
+        grid=(rows, columns),
+        size=size,
+        window=(kernel, stride, padding),
+        block=(number(1, 3), number(1, 2)),
+        ceil=ceil,
+        padding_counts=draw(st.booleans()),
+        features=number(rows * columns, 7),
+    )
+
+
+@pytest.mark.parametrize("has_single_rows", [False, True], ids=["any rows", "single rows"])
+@pytest.mark.parametrize("kind", DRAWN)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_it_does_so_for_any_shape(kind: str, data: st.DataObject, *, has_single_rows: bool) -> None:
+    may_ceil = kind in {"max", "average"}
+    it = data.draw(drawn(may_ceil=may_ceil, has_single_rows=has_single_rows))
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Conv2d(2, 2, 1), layers[kind]()).double()
-    x = torch.randn(2, 2, height, width, dtype=torch.float64)
+    model = nn.Sequential(nn.Conv2d(2, 2, 1), DRAWN[kind](it)).double()
+    x = torch.randn(2, 2, *it.size, dtype=torch.float64)
     weight = torch.randn_like(model(x))
-    smaller = [(r, c) for r, c in GRIDS if r * c <= math.prod(grid)]
-    sizes = {"0": (height, width), "1": size}
+    smaller = [(r, c) for r, c in GRIDS if r * c <= math.prod(it.grid)]
+    # What goes by the layer before it, or by output units, has no grid of its own.
+    sizes = {"0": it.size} | ({"1": weight.shape[2:]} if kind in HAS_GRID else {})
     overrides = {
         name: f"{rows}x{columns}"
         for name, (high, wide) in sizes.items()
@@ -98,7 +152,7 @@ def test_it_does_so_for_any_shape(data: st.DataObject) -> None:
         if rows <= high and columns <= wide
     }
 
-    found = divided(model, grid, x, weight, overrides)
+    found = divided(model, it.grid, x, weight, overrides)
 
     assert furthest(found, undivided(model, x, weight)) < 1e-10
 
