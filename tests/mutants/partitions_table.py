@@ -94,6 +94,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/coordinator/decisions/test_placing.py",),
     ),
     Mutant(
+        name="a partition that turns out to have another model than the first one",
+        file=f"{_R}/coordinator/decisions/joining.py",
+        old="tells = request.partition > 0 and request.layout is not None",
+        new="tells = False",
+        tests=("tests/unit/coordinator/decisions/test_groups.py",),
+    ),
+    Mutant(
         name="values that have changed in the first partition alone",
         file=f"{_R}/replica/partitions.py",
         old="_SHARES * (part is self.part and self._has_changed),",

@@ -107,6 +107,8 @@ class Read(TensorDataset):
 class Cut(DividedImages):
     """Its steps last within a layer. It notes which processes forget the model that they made.
 
+    And which ask for data.
+
     When there is a file `struck`, processes make their model no sooner than there is one `back`.
     """
 
@@ -125,6 +127,7 @@ class Cut(DividedImages):
         return made
 
     def dataset(self, split: Split) -> Dataset[Any]:
+        (self._folder / f"{os.getpid()}.{split}").touch()
         made = super().dataset(split)
         assert isinstance(made, TensorDataset)
         return Read(made.tensors, self._folder) if split == Split.TRAIN else made

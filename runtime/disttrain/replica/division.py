@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.errors import Interruption
+from disttrain.groups.steps import Collective
 from disttrain.job.roles import Replicas
 from disttrain.job.spec import DistTrainJob, FrozenParameters, Spec
 from disttrain.job.strategy_kind import Precision
@@ -222,6 +223,13 @@ def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
         f"of the test split {tested}; give both one shape, or set spec.replicas.partitions to 1"
     )
     raise LossError(message)
+
+
+def told_sample(group: Collective, sample: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """The first process's shape of a sample, in all; the others give none. Raises GroupLost."""
+    (dimensions,) = group.sum((len(sample),))
+    # A sum of no numbers is none.
+    return tuple(group.sum(sample or (0,) * dimensions)) if dimensions else ()
 
 
 class Nobody(Communicator):

@@ -4,26 +4,29 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from disttrain.coordinator.errors import JobOver, MemberFenced
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import Joined
+from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.groups import steps
 from disttrain.groups.errors import GroupLost
 from disttrain.groups.steps import Collective
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import forming, prepared, strategies
+from disttrain.replica import division, forming, prepared, strategies, task_model
 from disttrain.replica.cancellation import Cancelled
 from disttrain.replica.membership import LEAVE_SECONDS, Membership
-from disttrain.replica.pieces import Sharding
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.strategies import following_partition, following_rank, following_shard
 from disttrain.replica.strategies.following_rank import Step
+from disttrain.replica.task_model import TaskModel
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 
@@ -33,6 +36,18 @@ _END_SECONDS = 5.0
 """For the first process to say that it ends, once the job has."""
 
 
+class _Introduced(NamedTuple):
+    """What a process is in its job, once it has joined."""
+
+    membership: Membership
+    served: ServedMetrics
+    join: Join
+    joined: Joined
+
+
+_StepsOf = Callable[[_Introduced, Collective], Step]
+
+
 def main(config: LaunchConfig) -> int:
     """Take part until the first process, or the coordinator, ends it; the exit code.
 
@@ -40,19 +55,19 @@ def main(config: LaunchConfig) -> int:
     """
     served = ServedMetrics(config.metrics_address)
     spec = config.job.spec
-    ready = prepared.prepare(config, strategies.check_task)
+    make = _of_partition if spec.replicas.partitions > 1 else _of_rank
+    introduce, steps_of = make(config)
     membership = Membership(config)
     try:
-        join = membership.introduction(served.address)
+        join = introduce(membership.introduction(served.address))
         # Its report says nothing, but what it serves is brought up to date.
-        joined = membership.join(ready.introduce(join), served.latest_report)
-        if ready.division is None:
-            steps_of = partial(following_rank.steps, config, ready, membership, joined)
-        else:
-            steps_of = partial(_of_part, config, ready, membership, joined, served)
-        follower = _Follower(config, membership, joined.member, served, steps_of)
+        joined = membership.join(join, served.latest_report)
+        introduced = _Introduced(membership, served, join, joined)
+        follower = _Follower(
+            config, membership, joined.member, served, partial(steps_of, introduced)
+        )
         # It has its part of the model, and keeps nothing of the whole one.
-        del ready, steps_of
+        del introduce, steps_of
         with Watchdog(spec.replicas.call_timeout_seconds):
             return follower.run()
     except JobOver as error:
@@ -138,17 +153,45 @@ class _Follower:
             cancellation.check()
 
 
-def _of_part(
-    config: LaunchConfig,
-    ready: Prepared,
-    membership: Membership,
-    joined: Joined,
-    served: ServedMetrics,
-    group: Collective,
+def _of_rank(config: LaunchConfig) -> tuple[Callable[[Join], Join], _StepsOf]:
+    """How a process introduces itself that reads data, and what makes its steps."""
+    ready = prepared.prepare(config, strategies.check_task)
+    return ready.introduce, partial(_steps_of_rank, config, ready)
+
+
+def _steps_of_rank(
+    config: LaunchConfig, ready: Prepared, introduced: _Introduced, group: Collective
 ) -> Step:
+    membership, served, _, joined = introduced
+    if ready.division is None:
+        return following_rank.steps(config, ready, membership, joined, group)
+    with _connecting(membership, served, group):
+        return following_shard.steps(config, ready, membership, joined, group)
+
+
+def _of_partition(config: LaunchConfig) -> tuple[Callable[[Join], Join], _StepsOf]:
+    """The same of one that reads none: its group tells it how the model is divided."""
+    made = task_model.make(config, strategies.check_task)
+    return lambda join: join, partial(_steps_of_partition, config, made)
+
+
+def _steps_of_partition(
+    config: LaunchConfig, made: TaskModel, introduced: _Introduced, group: Collective
+) -> Step:
+    membership, served, join, _ = introduced
+    divided = made.in_partitions(division.told_sample(group))
+    layout = made.tensors_in(divided).layout
+    # By now the coordinator has heard of the model and the data, from the first process.
+    joined = membership.join(
+        replace(join, layout=layout), served.latest_report, membership.cancellation.check
+    )
+    with _connecting(membership, served, group):
+        return following_partition.steps(config, divided, layout, membership, joined, group)
+
+
+@contextmanager
+def _connecting(membership: Membership, served: ServedMetrics, group: Collective) -> Iterator[None]:
+    """Around what connects a process with shards, of which it serves metrics."""
     served.traffic = group.peers.traffic
-    is_sharded = isinstance(ready.division, Sharding)
-    make = following_shard.steps if is_sharded else following_partition.steps
-    step = make(config, ready, membership, joined, group)
+    yield
     served.connection = membership.connection
-    return step

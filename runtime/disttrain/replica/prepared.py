@@ -1,6 +1,5 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -16,7 +15,7 @@ from disttrain.groups.steps import Leader
 from disttrain.job import defaults, stop
 from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import best_model, content, division, evaluation, model_tensors, task_calls
+from disttrain.replica import best_model, content, division, evaluation, task_calls, task_model
 from disttrain.replica.agreement import ALONE, Act, Agreement, Together
 from disttrain.replica.cancellation import Cancellation
 from disttrain.replica.division import Division
@@ -32,10 +31,10 @@ from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_nu
 from disttrain.replica.ranks import LeadingRank, Ranks, SharedBatches
 from disttrain.replica.sharded_model import ShardedModel
 from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
+from disttrain.replica.task_model import Check, TaskModel
 from disttrain.replica.watchdog import Watchdog
 from disttrain.replica.work import Cutting, Source
 from disttrain.task import checks
-from disttrain.task.groups import GroupFactors
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 
@@ -75,18 +74,11 @@ class Prepared:
         if self.of_several is not None:
             self.of_several.announce(act, *words)
 
-    def divided_by(
-        self, division: Division | Sharding, spec: Spec, groups: Mapping[str, GroupFactors]
-    ) -> "Prepared":
-        """The same of a model that several processes will have. Raises ModelError."""
-        layout = division.layout(defaults.precision(spec), groups, spec.task.frozen)
-        layout = replace(layout, own=self.tensors.layout.own)
-        return replace(self, division=division, tensors=replace(self.tensors, layout=layout))
-
     def with_others(self, leader: Leader, processes: int) -> "Prepared":
         """The same with the processes that this one leads, of so many. Raises ModelError."""
         made: ModelOfSeveral
         if isinstance(self.division, Division):
+            division.told_sample(leader.group, self.division.sample)
             made = DividedModel(self.division, leader, self.tensors.layout)
             part = self.division.own_part(made.part.module, 0)
         elif isinstance(self.division, Sharding):
@@ -188,10 +180,6 @@ class Prepared:
         return Pipeline(dataset, collate, source, cutting, config, cancellation)
 
 
-Check = Callable[[Spec, nn.Module, Mapping[str, GroupFactors]], None]
-"""What a job's strategies ask of a model and of what its task says of single parameters."""
-
-
 def check_data(job: DistTrainJob, folder: Path) -> None:
     """Load the task of a manifest and look at its data, as `prepare` does. Raises TaskError."""
     _data(task_calls.load(job, folder), job.spec)
@@ -207,36 +195,34 @@ def _data(task: TaskCalls, spec: Spec) -> tuple[Examples, Examples]:
 def prepare(config: LaunchConfig, check: Check) -> Prepared:
     """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
     spec = config.job.spec
-    task = task_calls.load(config.job, config.task_folder)
-    model, initialise = division.made(task, spec)
-    groups = task.parameter_groups(model)
-    check(spec, model, groups)
-    tensors = model_tensors.describe(model, defaults.precision(spec), groups, spec.task.frozen)
-    train, test = _data(task, spec)
+    made = task_model.make(config, check)
+    train, test = _data(made.task, spec)
     prepared = Prepared(
-        task=task,
-        model=model,
-        tensors=tensors.with_hash(),
+        task=made.task,
+        model=made.model,
+        tensors=made.tensors,
         train=train,
         test=test,
-        device=task_calls.resolve_device(config.device, autocasts=defaults.autocasts(spec)),
+        device=made.device,
     )
-    if spec.replicas.partitions > 1:
-        sample = division.common_sample_shape(task, model)
-        divided = Division(model, spec.replicas, sample, prepared.device, initialise)
-        prepared = prepared.divided_by(divided, spec, groups)
-    elif spec.replicas.parts > 1:
-        sharding = Sharding(model, spec.replicas.ranks, prepared.device, initialise)
-        sharding.check()
-        prepared = prepared.divided_by(sharding, spec, groups)
+    divided = _divided(made)
+    if divided is not None:
+        prepared = replace(prepared, division=divided, tensors=made.tensors_in(divided))
     else:
-        model.to(prepared.device)
+        made.model.to(made.device)
         try_out(spec, prepared)
     if config.tells_content:
         splits = {Split.TRAIN: prepared.train, Split.TEST: prepared.test}
         found = (content.sketch(split, of, spec.seed) for split, of in splits.items())
         prepared = replace(prepared, content=tuple(chain.from_iterable(found)))
     return prepared
+
+
+def _divided(made: TaskModel) -> Division | Sharding | None:
+    """How several processes divide a model; None: it is one process's."""
+    if made.spec.replicas.partitions > 1:
+        return made.in_partitions(division.common_sample_shape(made.task, made.model))
+    return made.in_rows() if made.spec.replicas.parts > 1 else None
 
 
 def try_out(spec: Spec, ready: Prepared) -> None:

@@ -30,7 +30,7 @@ def join(
     groups = transaction.state.groups(request.role)
     for group in groups.values():
         if (known := group.member_of(request.instance)) is not None:
-            return membership.heard(transaction, known) or _joined(transaction, known)
+            return membership.heard(transaction, known) or _heard_more(transaction, request, known)
     if request.instance in transaction.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer incarnation"
         return _refused(messages.RefusalReason.OLD_INCARNATION, message)
@@ -39,6 +39,15 @@ def join(
     if _is_guest(request) and _is_early(transaction, request):
         return None
     return _take_in(transaction, request, groups)
+
+
+def _heard_more(
+    transaction: Transaction, request: messages.Join, known: MemberId
+) -> messages.Joined | messages.Refused:
+    """A process other than the first may tell its model once it knows how that is divided."""
+    tells = request.partition > 0 and request.layout is not None
+    refusal = _wrong_model(transaction, request) if tells else None
+    return refusal or _joined(transaction, known)
 
 
 def _is_early(transaction: Transaction, request: messages.Join) -> bool:

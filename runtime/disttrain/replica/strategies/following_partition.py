@@ -29,9 +29,9 @@ from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import Sums, as_it_is, everybodys
 from disttrain.replica.membership import Membership, Trained
 from disttrain.replica.partitions import FollowingPartition
-from disttrain.replica.prepared import Prepared
 from disttrain.replica.stepper import Stepper
 from disttrain.replica.strategies.sandblaster import TrialPoint
+from disttrain.state.layout import ModelLayout
 from disttrain.state.vector import PARAMETERS
 
 Step = Callable[[Sequence[int]], None]
@@ -41,19 +41,26 @@ _OF_CALLS = frozenset({Act.FORWARD, Act.BACKWARD, Act.LOAD, Act.GATHER})
 
 
 def steps(
-    config: LaunchConfig, ready: Prepared, membership: Membership, joined: Joined, group: Collective
+    config: LaunchConfig,
+    division: Division,
+    layout: ModelLayout,
+    membership: Membership,
+    joined: Joined,
+    group: Collective,
 ) -> Step:
-    """What this process does in each act of its group, which is formed. Raises ModelError."""
-    division, spec = ready.division, config.job.spec
-    assert isinstance(division, Division)  # noqa: S101  It is a partition.
-    following = FollowingPartition(division, group, ready.tensors.layout)
-    run = defaults.extent(spec, ready.train.count)
+    """What this process does in each act of its group, which is formed. Raises ModelError.
+
+    `layout`: of all partitions. `joined`: once the coordinator knows the model and the data.
+    """
+    spec = config.job.spec
+    following = FollowingPartition(division, group, layout)
+    run = defaults.extent(spec, joined.train_samples)
     stages = defaults.stages(spec)
     connection = membership.connect(
         joined,
         Trained(
             following.part.module,
-            ready.device,
+            division.device,
             division.own_part(following.part.module, config.partition),
             Together(group),
         ),

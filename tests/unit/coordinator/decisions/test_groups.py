@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from builders import placements
+from builders.control_members import LAYOUT
 from builders.grouped_members import a_member
 from builders.machines import Machine
 from disttrain.coordinator.decisions.joining import MOST_REPLICAS
@@ -83,6 +85,33 @@ def test_a_member_that_asks_to_join_again_is_the_same_one() -> None:
     pair(machine)
     assert joined(machine, 1, "b") == first
     assert group(machine).incarnation == 1
+
+
+def test_a_member_that_asks_again_hears_of_the_model_and_the_data_that_the_first_one_has() -> None:
+    machine = Machine(partitions=2)
+    early = machine.request(a_member(1, "b"))
+    joined(machine, 0, "a")
+
+    late = machine.request(a_member(1, "b", layout=LAYOUT))
+
+    assert isinstance(early, messages.Joined)
+    assert (early.placement, early.train_samples) == (None, 0)
+    assert isinstance(late, messages.Joined)
+    assert late.member == early.member
+    assert late.placement == machine.state.placement is not None
+    assert late.train_samples == machine.state.data.samples > 0
+
+
+def test_a_member_that_turns_out_to_have_another_model_fails_the_job() -> None:
+    machine = Machine(partitions=2)
+    pair(machine)
+    other = placements.of_lengths({placements.PARAMETERS: 63})
+
+    refused = machine.request(a_member(1, "b", layout=other))
+
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.WRONG_MODEL
+    assert machine.phase() is Phase.FAILED
 
 
 def test_another_process_in_a_members_place_begins_the_next_incarnation() -> None:
