@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -105,10 +105,11 @@ def autoencoder(channels: int) -> nn.Sequential:
 
 def first_filters(model: nn.Sequential) -> Tensor:
     """(neurons, 3, 8, 8), of unit norm, from the block in the middle on."""
-    weight = model.get_parameter("0.1.weight").detach()
-    middle = weight.shape[0] // 2
-    filters = weight[middle, middle:].flatten(0, 1)
-    return nn.functional.normalize(filters, dim=1).view(-1, 3, 8, 8)
+    filters = cast("UnitFilters2d", model.get_submodule("0.1")).filters().detach()
+    middle = len(filters) // 2
+    found = filters[middle, middle:].flatten(0, 1)
+    norms: Tensor = torch.linalg.vector_norm(found, dim=(1, 2, 3), keepdim=True)
+    return found / norms
 
 
 def responses(model: nn.Sequential, images: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 The four operations W X, W^T X, the weight gradient, and the norms of filters, on the fields of
 section 5.2 (20 x 20, blocks 4 x 4 x 8, step 4, batches of 96). The first three are held against the
-same batched dense products without gathering, the norms against a copy of as many bytes. Beside
-them: the layer with its norms, and unfold with einsum.
+same batched dense products of operands that lie beside each other already, the norms against a copy
+of as many bytes. Beside them: the layer with its norms, and unfold with einsum.
 
 All four are held against the machine's roofline, too (Williams, Waterman and Patterson 2009): the
 speed of a large square product, and a copy's bandwidth. An operation's bytes are those of its
-operands, read once, and of its result, written once. So gathering is none of its work.
+operands, read once, and of its result, written once. So laying strips is none of its work.
 """
 
 import argparse
@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.report import Bar, print_report, say
 from disttrain.parallel import UnitFilters2d
-from disttrain.parallel.layers.fields import Fields, added, gathered
+from disttrain.parallel.layers import fields
+from disttrain.parallel.layers.fields import Fields
+from disttrain.parallel.layers.unit_filters import UnitProduct
 
 FORWARD, GRADIENTS, NORMS = 0.6, 0.5, 0.6
 """What is wanted of dense products, and of a copy's bandwidth."""
@@ -89,34 +91,36 @@ def measured(case: Case) -> dict[str, Any]:
     layer = layer.to(device, dtype)
     x = torch.randn(case.samples, case.channels, *size, device=device, dtype=dtype)
     square = torch.randn(case.square, case.square, device=device, dtype=dtype)
-    fields = Fields(layer.kernel_size, layer.stride, *size)
-    weight = layer.weight.detach().flatten(0, 1)
-    dense, responses = gathered(x, fields), torch.randn_like(layer(x).detach())
-    blocks = layer.in_blocks(responses)
+    where = Fields(layer.kernel_size, layer.stride, *size)
+    product = UnitProduct(layer.kernel_size, layer.stride, layer.block)
+    weight = layer.weight.detach()
+    dense = fields.laid_apart(fields.strips(x, where), where)
+    responses = torch.randn_like(layer(x).detach())
+    y = product.in_blocks(responses, weight)
+    own, blocks = weight.flatten(0, 1), y.flatten(0, 1)
+    copied = torch.empty_like(weight)
+    usual = layer.filters().detach().flatten(3).flatten(0, 1)
     with torch.no_grad():
         times = seconds(
             {
-                "dense_forward": lambda: torch.bmm(weight, dense),
-                "dense_input_gradient": lambda: torch.bmm(weight.transpose(1, 2), blocks),
+                "dense_forward": lambda: torch.bmm(own, dense),
+                "dense_input_gradient": lambda: torch.bmm(own.transpose(1, 2), blocks),
                 "dense_weight_gradient": lambda: torch.bmm(blocks, dense.transpose(1, 2)),
-                "w_x": lambda: layer.arranged(torch.bmm(weight, gathered(x, fields))),
-                "w_transposed_x": lambda: added(
-                    torch.bmm(weight.transpose(1, 2), layer.in_blocks(responses)), fields
+                "w_x": lambda: product.arranged(fields.responses(weight, x, where)),
+                "w_transposed_x": lambda: fields.transposed(
+                    weight, product.in_blocks(responses, weight), where
                 ),
-                "weight_gradient": lambda: torch.bmm(
-                    layer.in_blocks(responses), dense.transpose(1, 2)
+                "weight_gradient": lambda: fields.weight_gradient(
+                    product.in_blocks(responses, weight), x, where
                 ),
-                "weight_gradient_gathering_anew": lambda: torch.bmm(
-                    layer.in_blocks(responses), gathered(x, fields).transpose(1, 2)
-                ),
-                "gathering": lambda: gathered(x, fields),
-                "adding": lambda: added(dense, fields),
-                "norms": lambda: torch.linalg.vector_norm(weight, dim=2),
-                "normalising": lambda: functional.normalize(weight, dim=2),
-                "copying": weight.clone,
+                "strips": lambda: fields.strips(x, where),
+                "norms": lambda: torch.linalg.vector_norm(weight, dim=3),
+                "normalising": lambda: functional.normalize(weight, dim=3),
+                # Into memory that is there: to get it takes longer than to copy.
+                "copying": lambda: copied.copy_(weight),
                 "square_product": lambda: torch.mm(square, square),
                 "layer_of_unit_filters": lambda: layer(x),
-                "unfold_and_einsum": lambda: by_einsum(layer, weight, x),
+                "unfold_and_einsum": lambda: by_einsum(layer, usual, x),
             },
             case,
         )
@@ -124,7 +128,7 @@ def measured(case: Case) -> dict[str, Any]:
     machine = Roofline(
         2 * case.square**3 / times["square_product"], 2 * weight.nbytes / times["copying"]
     )
-    norms = torch.linalg.vector_norm(weight, dim=2)
+    norms = torch.linalg.vector_norm(weight, dim=3)
     works = {
         "w_x": (flops, (weight, x, responses)),
         "w_transposed_x": (flops, (weight, responses, x)),
@@ -132,7 +136,7 @@ def measured(case: Case) -> dict[str, Any]:
         "norms": (2.0 * weight.numel(), (weight, norms)),
     }
     return {
-        "filters": list(weight.shape),
+        "filters": list(own.shape),
         "samples": case.samples,
         "precision": case.precision,
         "machine": asdict(machine),

@@ -8,6 +8,20 @@ _MOVES = ("tests/unit/state/test_moves.py",)
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a filter of unit norm whose gradient changes its length",
+        file=f"{_R}/parallel/layers/unit_filters.py",
+        old="return found.addcmul_(along, weight, value=-1.0), None",
+        new="return found, None",
+        tests=("tests/unit/parallel/test_reconstruction.py",),
+    ),
+    Mutant(
+        name="strips of which a place has one field's sum alone",
+        file=f"{_R}/parallel/layers/fields.py",
+        old=" : part.shape[3]].add_(part)",
+        new=" : part.shape[3]].copy_(part)",
+        tests=("tests/unit/parallel/test_fields.py",),
+    ),
+    Mutant(
         name="a grid of another number of partitions than the manifest says",
         file=f"{_R}/job/rules/replicas.py",
         old="    if size == given:\n",

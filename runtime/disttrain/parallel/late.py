@@ -34,13 +34,14 @@ class Product(ABC):
     @abstractmethod
     def forward(self, x: Tensor, parameters: Parameters) -> Tensor: ...
 
-    @abstractmethod
     def begun(self, x: Partial, parameters: Parameters) -> Tensor | None:
         """What `completed` goes on with; None if nothing should be computed before all is there."""
+        del x, parameters
+        return None
 
-    @abstractmethod
     def completed(self, y: Tensor, x: Partial, parameters: Parameters) -> Tensor:
         """The output, when the whole of `x` is there. It may be made in the memory of `y`."""
+        raise NotImplementedError
 
     @abstractmethod
     def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor: ...

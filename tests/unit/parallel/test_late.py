@@ -15,7 +15,14 @@ from torch.utils.flop_counter import flop_registry
 
 from builders.divided import far, undivided, whole_of
 from builders.partitions import Meeting, Thread, in_partitions
-from disttrain.parallel import Grid, Partitioned, late, partition
+from disttrain.parallel import (
+    Grid,
+    LocallyConnected2d,
+    Partitioned,
+    UnitFilters2d,
+    late,
+    partition,
+)
 from disttrain.parallel.communicator import Communicator, Exchange, Traffic
 
 
@@ -80,9 +87,19 @@ class Noted(Exchange):
         self._under_way.wait()
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(4, 2, 3, padding=1),
+        LocallyConnected2d(4, 2, 3, input_size=(8, 8), padding=1),
+        UnitFilters2d(4, 2, 3, input_size=(8, 8)),
+    ],
+)
 @pytest.mark.parametrize("overlaps", [True, False])
-def test_weights_have_their_gradients_before_messages_are_waited_for(*, overlaps: bool) -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Tanh(), nn.Conv2d(4, 2, 3, padding=1))
+def test_weights_have_their_gradients_before_messages_are_waited_for(
+    layer: nn.Module, *, overlaps: bool
+) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Tanh(), layer)
     meeting = Meeting(2)
 
     def one(peers: Communicator) -> list[str]:

@@ -143,7 +143,9 @@ def test_it_does_so_for_any_shape(kind: str, data: st.DataObject, *, has_single_
     weight = torch.randn_like(model(x))
     smaller = [(r, c) for r, c in GRIDS if r * c <= math.prod(it.grid)]
     # What goes by the layer before it, or by output units, has no grid of its own.
-    sizes = {"0": it.size} | ({"1": weight.shape[2:]} if kind in HAS_GRID else {})
+    block = it.block if kind == "local" else (1, 1)
+    units = weight.shape[-2] // block[0], weight.shape[-1] // block[1]
+    sizes = {"0": it.size} | ({"1": units} if kind in HAS_GRID else {})
     overrides = {
         name: f"{rows}x{columns}"
         for name, (high, wide) in sizes.items()
@@ -161,7 +163,8 @@ def test_a_local_layer_of_equal_filters_is_a_convolution(block: int) -> None:
     local = LocallyConnected2d(3, 4, 3, input_size=(8, 9), stride=2, block=block, bias=False)
     filters = torch.randn(4, block, block, 3, 3, 3)
     with torch.no_grad():
-        local.weight.copy_(filters.flatten(0, 2).flatten(1).expand_as(local.weight))
+        every = local.filters()
+        every.copy_(filters.flatten(0, 2).expand_as(every))
     x = torch.randn(2, 3, 8, 9)
 
     found = local(x)

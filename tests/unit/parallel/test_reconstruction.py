@@ -47,6 +47,9 @@ def batch() -> Tensor:
 def dense(layer: UnitFilters2d, shape: tuple[int, int, int], weight: Tensor) -> Tensor:
     """W as a matrix (responses, inputs), place by place; rows in the order of a response."""
     blocks_down, blocks_right, _, _ = weight.shape
+    high, wide = layer.kernel_size
+    weight = weight.view(*weight.shape[:3], wide, layer.in_channels, high)
+    weight = weight.permute(0, 1, 2, 4, 5, 3).flatten(3)
     (high, wide), (down, right), (tall, broad) = layer.kernel_size, layer.stride, layer.block
     height, width = blocks_down * tall, blocks_right * broad
     rows = []

@@ -1,6 +1,12 @@
-"""Receptive fields beside each other, for batched dense products: Coates et al. 2013, section 4.1.
+"""Receptive fields over an image, for batched dense products: Coates et al. 2013, section 4.1.
 
-Samples are the last dimension, so that what is copied lies together.
+What a row of fields looks at is a strip of the image. It is copied once, column after column, so
+that each of its fields lies in one piece there, a stride behind the one before. So a place of the
+image is copied as often as it is in rows of fields, not as often as it is in fields. Samples are
+the last dimension, so that what is copied lies together.
+
+On a CPU the products of one row of fields after the other read them where they lie. Elsewhere all
+fields are laid beside each other first, since a few large products are what a GPU is fast at.
 """
 
 from typing import NamedTuple
@@ -8,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional
 
 
 class Fields(NamedTuple):
@@ -27,74 +34,170 @@ class Fields(NamedTuple):
         return (self.height - rows) // down + 1, (self.width - columns) // right + 1
 
 
-def gathered(x: Tensor, fields: Fields) -> Tensor:
-    """(samples, channels, height, width) to (fields, elements of one, samples). Under autograd."""
-    found: Tensor = _Gather.apply(x, fields)
+def responses(weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
+    """W X of each field: (rows, columns, neurons, samples) of fields. Under autograd, once.
+
+    `weight`: (rows, columns, neurons, kernel columns * channels * kernel rows). `x`: (samples,
+    channels, height, width).
+    """
+    found: Tensor = _Responses.apply(*_as_autocast(weight, x), fields)
     return found
 
 
-def added(x: Tensor, fields: Fields) -> Tensor:
-    """The transpose of `gathered`: each place has the sum of what fields have there."""
-    found: Tensor = _Add.apply(x, fields)
+def transposed(weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
+    """W^T Y, added up to an image where fields overlap. Under autograd, once. Shapes: as above."""
+    found: Tensor = _Transposed.apply(*_as_autocast(weight, y), fields)
     return found
 
 
-class _Gather(Function):
+def weight_gradient(y: Tensor, x: Tensor, fields: Fields) -> Tensor:
+    """Y X^T of each field, for the gradient of `responses` in Y."""
+    return _outer(y, strips(x, fields), fields)
+
+
+def _as_autocast(*tensors: Tensor) -> list[Tensor]:
+    """In the type that a region of autocast has products in: torch does not look in here."""
+    device = tensors[0].device.type
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return [*tensors]
+    return [each.to(torch.get_autocast_dtype(device)) for each in tensors]
+
+
+class _Responses(Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, fields: Fields) -> Tensor:
+    def forward(ctx: FunctionCtx, weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
+        laid = strips(x, fields)
+        ctx.save_for_backward(weight, laid)
         ctx.fields = fields  # type: ignore[attr-defined]
-        return _gathered(x, fields)
+        return _products(weight, laid, fields)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return added(gradient, ctx.fields), None  # type: ignore[attr-defined]
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, laid = ctx.saved_tensors  # type: ignore[attr-defined]
+        of_weight, of_x = ctx.needs_input_grad[:2]  # type: ignore[attr-defined]
+        fields, gradient = ctx.fields, gradient.contiguous()  # type: ignore[attr-defined]
+        return (
+            _outer(gradient, laid, fields) if of_weight else None,
+            image(_spread(weight, gradient, fields), fields) if of_x else None,
+            None,
+        )
 
 
-class _Add(Function):
+class _Transposed(Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, fields: Fields) -> Tensor:
+    def forward(ctx: FunctionCtx, weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
+        y = y.contiguous()
+        ctx.save_for_backward(weight, y)
         ctx.fields = fields  # type: ignore[attr-defined]
-        return _added(x, fields)
+        return image(_spread(weight, y, fields), fields)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return gathered(gradient, ctx.fields), None  # type: ignore[attr-defined]
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, y = ctx.saved_tensors  # type: ignore[attr-defined]
+        of_weight, of_y = ctx.needs_input_grad[:2]  # type: ignore[attr-defined]
+        fields = ctx.fields  # type: ignore[attr-defined]
+        laid = strips(gradient, fields)
+        return (
+            _outer(y, laid, fields) if of_weight else None,
+            _products(weight, laid, fields) if of_y else None,
+            None,
+        )
 
 
-def _gathered(x: Tensor, fields: Fields) -> Tensor:
-    channels = x.shape[1]
-    image = x.permute(1, 2, 3, 0).contiguous()
-    views = image.unfold(1, fields.kernel[0], fields.stride[0])
-    views = views.unfold(2, fields.kernel[1], fields.stride[1])
-    # (channels, field rows, field columns, samples, kernel rows, kernel columns)
-    rows, columns = fields.counts
-    size = channels * fields.kernel[0] * fields.kernel[1]
-    return views.permute(1, 2, 0, 4, 5, 3).reshape(rows * columns, size, len(x))
+def strips(x: Tensor, fields: Fields) -> Tensor:
+    """(samples, channels, height, width) as (rows of fields, width, part of a column, samples)."""
+    (high, _), (down, _) = fields.kernel, fields.stride
+    found = samples_last(x).unfold(1, high, down).permute(1, 2, 0, 4, 3)
+    # Of one channel, or of kernels of one row, reshape copies nothing.
+    return found.reshape(fields.counts[0], fields.width, -1, len(x)).contiguous()
 
 
-def _added(x: Tensor, fields: Fields) -> Tensor:
-    """Fields are cut into tiles of a stride; tiles of the same place in each do not overlap."""
-    (rows, columns), (high, wide), (down, right) = fields.counts, fields.kernel, fields.stride
-    samples = x.shape[2]
-    parts = x.view(rows, columns, -1, high, wide, samples)
-    tiles = rows + -(-high // down) - 1, columns + -(-wide // right) - 1
+def samples_last(x: Tensor) -> Tensor:
+    """(channels, height, width, samples)."""
+    return x.permute(1, 2, 3, 0).contiguous()
+
+
+def samples_first(x: Tensor) -> Tensor:
+    """The inverse. Torch turns a matrix faster than it permutes dimensions."""
+    return x.flatten(0, 2).t().contiguous().view(x.shape[3], *x.shape[:3])
+
+
+def image(laid: Tensor, fields: Fields) -> Tensor:
+    """The transpose of `strips`: each place has the sum of what strips have there."""
+    (rows, _), high, down = fields.counts, fields.kernel[0], fields.stride[0]
+    samples = laid.shape[3]
+    parts = laid.view(rows, fields.width, -1, high, samples)
     channels = parts.shape[2]
-    found = x.new_zeros(tiles[0], tiles[1], channels, down, right, samples)
-    for top in range(0, high, down):
-        for left in range(0, wide, right):
-            part = parts[:, :, :, top : top + down, left : left + right]
-            row, column = top // down, left // right
-            found[
-                row : row + rows, column : column + columns, :, : part.shape[3], : part.shape[4]
-            ].add_(part)
-    image = found.permute(5, 2, 0, 3, 1, 4)
-    image = image.reshape(samples, channels, tiles[0] * down, tiles[1] * right)
-    return _of_size(image, fields.height, fields.width)
+    # Cut into tiles of a stride: those of the same place in each strip do not overlap.
+    tiles = rows + -(-high // down) - 1
+    found = laid.new_zeros(tiles, fields.width, channels, down, samples)
+    for place, top in enumerate(range(0, high, down)):
+        part = parts[:, :, :, top : top + down]
+        found[place : place + rows, :, :, : part.shape[3]].add_(part)
+    found = found.permute(2, 0, 3, 1, 4).reshape(channels, tiles * down, fields.width, samples)
+    found = samples_first(found)
+    # What strips do not reach is 0; what tiles reach beyond the image is 0 already.
+    found = functional.pad(found, (0, 0, 0, max(0, fields.height - tiles * down)))
+    return found[:, :, : fields.height]
 
 
-def _of_size(image: Tensor, height: int, width: int) -> Tensor:
-    """What fields do not reach is 0; what tiles reach beyond the image is 0 already."""
-    right, below = width - image.shape[3], height - image.shape[2]
-    if right > 0 or below > 0:
-        image = torch.nn.functional.pad(image, (0, max(0, right), 0, max(0, below)))
-    return image[:, :, :height, :width]
+def laid_apart(laid: Tensor, fields: Fields) -> Tensor:
+    """(fields, elements of one, samples), copied beside each other."""
+    return _fields_of(laid, fields).flatten(0, 1)
+
+
+def _fields_of(laid: Tensor, fields: Fields) -> Tensor:
+    """(rows, columns, elements of a field, samples), where they lie. They overlap."""
+    _, width, part, samples = laid.shape
+    (rows, columns), wide, right = fields.counts, fields.kernel[1], fields.stride[1]
+    strides = width * part * samples, right * part * samples, samples, 1
+    return laid.as_strided((rows, columns, wide * part, samples), strides)
+
+
+def _read_where_they_lie(x: Tensor) -> bool:
+    return x.device.type == "cpu"
+
+
+def _products(weight: Tensor, laid: Tensor, fields: Fields) -> Tensor:
+    """W X."""
+    every = _fields_of(laid, fields)
+    if not _read_where_they_lie(laid):
+        return weight @ every
+    found = laid.new_empty(*weight.shape[:3], laid.shape[3])
+    for own, x, y in zip(weight, every, found, strict=True):
+        torch.bmm(own, x, out=y)
+    return found
+
+
+def _outer(y: Tensor, laid: Tensor, fields: Fields) -> Tensor:
+    """Y X^T."""
+    every = _fields_of(laid, fields)
+    if not _read_where_they_lie(laid):
+        return y @ every.transpose(2, 3)
+    found = laid.new_empty(*y.shape[:3], every.shape[2])
+    for own, x, into in zip(y, every, found, strict=True):
+        torch.bmm(own, x.transpose(1, 2), out=into)
+    return found
+
+
+def _spread(weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
+    """W^T Y, added up in strips."""
+    (rows, _), wide, right = fields.counts, fields.kernel[1], fields.stride[1]
+    part, samples = weight.shape[3] // wide, y.shape[3]
+    found = y.new_zeros(rows, fields.width, part, samples)
+    every = _fields_of(found, fields)
+    turned = weight.transpose(2, 3)
+    parts = None if _read_where_they_lie(y) else turned @ y
+    # Of so many fields beside each other the first and the next one do not overlap.
+    apart = -(-wide // right)
+    for first in range(apart):
+        some = slice(first, None, apart)
+        if parts is not None:
+            every[:, some].add_(parts[:, some])
+            continue
+        for into, own, given in zip(every, turned, y, strict=True):
+            if first < len(given):
+                torch.baddbmm(into[some], own[some], given[some], out=into[some])
+    return found

@@ -2,13 +2,70 @@
 
 import copy
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from disttrain.parallel.layers.fields import Fields, gathered
+from disttrain.parallel.late import Parameters, Product
+from disttrain.parallel.layers import fields
+from disttrain.parallel.layers.fields import Fields
 from disttrain.parallel.layers.windowed import View, Windowed, pair, sliding
 from disttrain.parallel.windows import Box, Span
+
+
+@dataclass(frozen=True, slots=True)
+class LocalProduct(Product):
+    """Of a padded window with untied filters. Backward lays the window's strips anew."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    block: tuple[int, int]
+
+    def forward(self, x: Tensor, parameters: Parameters) -> Tensor:
+        weight, bias = parameters
+        assert weight is not None  # noqa: S101
+        y = self.arranged(self.scaled(fields.responses(weight, x, self.fields(x)), weight))
+        return y if bias is None else y + bias
+
+    def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
+        weight, _ = parameters
+        assert weight is not None  # noqa: S101
+        y = self.scaled(self.in_blocks(gradient, weight), weight)
+        return fields.transposed(weight, y, self.fields(x))
+
+    def of_parameters(
+        self, x: Tensor, parameters: Parameters, gradient: Tensor
+    ) -> Sequence[Tensor | None]:
+        weight, bias = parameters
+        assert weight is not None  # noqa: S101
+        y = self.scaled(self.in_blocks(gradient, weight), weight)
+        of_bias = None if bias is None else gradient.sum(0)
+        return fields.weight_gradient(y, x, self.fields(x)), of_bias
+
+    def scaled(self, y: Tensor, weight: Tensor) -> Tensor:
+        """What of W X, or of the gradient of a response to it, a layer gives."""
+        del weight
+        return y
+
+    def fields(self, x: Tensor) -> Fields:
+        return Fields(self.kernel, self.stride, x.shape[2], x.shape[3])
+
+    def arranged(self, y: Tensor) -> Tensor:
+        """(block rows, block columns, neurons, samples) as (samples, channels, rows, columns)."""
+        rows, columns, neurons, samples = y.shape
+        height, width = self.block
+        deep = neurons // (height * width)
+        y = y.view(rows, columns, deep, height, width, samples).permute(2, 0, 3, 1, 4, 5)
+        return fields.samples_first(y.reshape(deep, rows * height, columns * width, samples))
+
+    def in_blocks(self, y: Tensor, weight: Tensor) -> Tensor:
+        """The inverse of `arranged`."""
+        rows, columns, neurons, _ = weight.shape
+        height, width = self.block
+        last = fields.samples_last(y).view(-1, rows, height, columns, width, len(y))
+        return last.permute(1, 3, 0, 2, 4, 5).reshape(rows, columns, neurons, len(y))
 
 
 class LocallyConnected2d(Windowed):
@@ -19,9 +76,12 @@ class LocallyConnected2d(Windowed):
     there are blocks, times the rows of one. Of each block forward is one dense product
     Y_F = W_F X_F, and so are both gradients. With `block` 1 every place has its own field.
 
-    `weight`: (block rows, block columns, out_channels * rows * columns of a block, in_channels *
-    kernel rows * kernel columns). `bias`: (out_channels, output rows, output columns).
+    `weight`: (block rows, block columns, out_channels * rows * columns of a block, kernel columns *
+    in_channels * kernel rows), as products read a field; `filters` has the usual order. `bias`:
+    (out_channels, output rows, output columns).
     """
+
+    _kind = LocalProduct
 
     def __init__(  # noqa: PLR0913  As torch's layers.
         self,
@@ -43,6 +103,7 @@ class LocallyConnected2d(Windowed):
         self.padding = pair(padding)
         self._rows, self._columns = sliding(self.kernel_size, self.stride, self.padding)
         self.unit = self.block
+        self._product = self.product = self._kind(self.kernel_size, self.stride, self.block)
         blocks = self._rows.length(input_size[0]), self._columns.length(input_size[1])
         if min(blocks) < 1:
             message = f"kernel_size: {self.kernel_size} is larger than the padded {input_size}"
@@ -103,20 +164,10 @@ class LocallyConnected2d(Windowed):
 
     def forward_window(self, x: Tensor, view: View) -> Tensor:
         del view
-        y = self.arranged(self.responses(gathered(x, self.fields(x))))
-        return y if self.bias is None else y + self.bias
+        return self._product.forward(x, (self.weight, self.bias))
 
-    def fields(self, x: Tensor) -> Fields:
-        """Over a padded window."""
-        return Fields(self.kernel_size, self.stride, x.shape[2], x.shape[3])
-
-    def responses(self, x: Tensor) -> Tensor:
-        """(blocks, fan-in, samples) to (blocks, neurons of one, samples)."""
-        return torch.bmm(self.weight.flatten(0, 1), x)
-
-    def arranged(self, y: Tensor) -> Tensor:
-        """(blocks, neurons of one, samples) as (samples, channels, rows, columns)."""
-        rows, columns = self.weight.shape[:2]
-        deep, (height, width) = self.out_channels, self.block
-        y = y.view(rows, columns, deep, height, width, -1).permute(5, 2, 0, 3, 1, 4)
-        return y.reshape(-1, deep, rows * height, columns * width)
+    def filters(self) -> Tensor:
+        """A view of `weight`, whose last dimensions are channels, rows and columns of a kernel."""
+        rows, columns = self.kernel_size
+        each = self.weight.view(*self.weight.shape[:3], columns, self.in_channels, rows)
+        return each.permute(0, 1, 2, 4, 5, 3)

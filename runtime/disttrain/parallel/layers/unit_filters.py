@@ -1,11 +1,15 @@
 """Locally connected filters of unit norm, whose transpose gives their input back."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disttrain.parallel.layers.fields import Fields, added
-from disttrain.parallel.layers.local import LocallyConnected2d
+from disttrain.parallel.late import Parameters
+from disttrain.parallel.layers import fields
+from disttrain.parallel.layers.fields import Fields
+from disttrain.parallel.layers.local import LocallyConnected2d, LocalProduct
 from disttrain.parallel.layers.windowed import View, Windowed
 from disttrain.parallel.windows import Box, Span
 
@@ -31,11 +35,33 @@ class ReconstructionTarget(Windowed):
         return x
 
 
-class UnitFilters2d(LocallyConnected2d):
-    """Linear filters W = V / |V|, of which `weight` has V: Coates et al. 2013, section 3.
+class UnitProduct(LocalProduct):
+    """With filters W = V / |V|. A response is divided by the norm, so that V is not copied."""
 
-    A response is divided by the norm, not the filter: so there is no second copy of the filters.
-    """
+    def scaled(self, y: Tensor, weight: Tensor) -> Tensor:
+        return y / _norms(weight)
+
+    def of_parameters(
+        self, x: Tensor, parameters: Parameters, gradient: Tensor
+    ) -> Sequence[Tensor | None]:
+        """Of V: what of the gradient of W is at a right angle to it, divided by the norm."""
+        weight, _ = parameters
+        assert weight is not None  # noqa: S101
+        found, _ = super().of_parameters(x, parameters, gradient)
+        assert found is not None  # noqa: S101
+        along = (found * weight).sum(3, keepdim=True) / _norms(weight).square()
+        return found.addcmul_(along, weight, value=-1.0), None
+
+
+def _norms(weight: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(weight, dim=3, keepdim=True)
+    return norms
+
+
+class UnitFilters2d(LocallyConnected2d):
+    """Linear filters W = V / |V|, of which `weight` has V: Coates et al. 2013, section 3."""
+
+    _kind = UnitProduct
 
     def __init__(
         self,
@@ -62,14 +88,12 @@ class UnitFilters2d(LocallyConnected2d):
         """Any direction is as likely as any other."""
         nn.init.normal_(self.weight, std=self.weight.shape[3] ** -0.5)
 
-    def responses(self, x: Tensor) -> Tensor:
-        return super().responses(x) * self._factors()
-
     def transposed_window(self, y: Tensor, window: Box) -> Tensor:
         """W transposed times responses, onto the input window that they came from."""
-        fields = Fields(self.kernel_size, self.stride, window.rows.length, window.columns.length)
-        blocks = self.in_blocks(y) * self._factors()
-        return added(torch.bmm(self.weight.flatten(0, 1).transpose(1, 2), blocks), fields)
+        product, weight = self._product, self.weight
+        of_window = Fields(self.kernel_size, self.stride, window.rows.length, window.columns.length)
+        blocks = product.scaled(product.in_blocks(y, weight), weight)
+        return fields.transposed(weight, blocks, of_window)
 
     def transposed(self, y: Tensor) -> Tensor:
         """Of the undivided layer."""
@@ -78,15 +102,3 @@ class UnitFilters2d(LocallyConnected2d):
         found = self.transposed_window(y, reached)
         beyond = width - reached.columns.end, height - reached.rows.end
         return functional.pad(found, (0, beyond[0], 0, beyond[1]))
-
-    def _factors(self) -> Tensor:
-        """One over the norm of each filter."""
-        norms: Tensor = torch.linalg.vector_norm(self.weight.flatten(0, 1), dim=2, keepdim=True)
-        return 1.0 / norms
-
-    def in_blocks(self, y: Tensor) -> Tensor:
-        """The inverse of `arranged`."""
-        rows, columns, neurons, _ = self.weight.shape
-        height, width = self.block
-        y = y.view(len(y), self.out_channels, rows, height, columns, width)
-        return y.permute(2, 4, 1, 3, 5, 0).reshape(rows * columns, neurons, len(y))
