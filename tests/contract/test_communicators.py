@@ -1,4 +1,8 @@
-"""What partitions may rely on, whether they are threads of a test or processes with sockets."""
+"""What partitions may rely on, whether they are threads of a test or processes with sockets.
+
+Over sockets tensors are in the host's memory, which gloo reads and fills as it is; or staged, in
+other memory of the host, to which and from which they are copied; or so on a GPU.
+"""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +35,34 @@ def over_sockets(size: int, work: Work) -> list[Tensor]:
         return list(pool.map(one, range(size)))
 
 
-@pytest.fixture(params=[in_partitions, over_sockets])
+def staged(size: int, work: Work) -> list[Tensor]:
+    """As from a GPU, which there need not be: only that the memory is not pinned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gloo, "_room", torch.empty_like)
+        return over_sockets(size, work)
+
+
+def on_a_gpu(size: int, work: Work) -> list[Tensor]:
+    def one(peers: Communicator) -> Tensor:
+        with torch.device("cuda"):
+            found = work(peers)
+        assert found.is_cuda
+        return found.cpu()
+
+    return over_sockets(size, one)
+
+
+HAS_NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU")
+
+
+@pytest.fixture(
+    params=[
+        in_partitions,
+        over_sockets,
+        staged,
+        pytest.param(on_a_gpu, marks=[pytest.mark.gpu, HAS_NO_GPU]),
+    ]
+)
 def run(request: pytest.FixtureRequest) -> Callable[[int, Work], list[Tensor]]:
     found: Callable[[int, Work], list[Tensor]] = request.param
     return found
@@ -95,13 +126,19 @@ def test_one_may_send_to_one_who_sends_nothing(
     assert [each.tolist() for each in run(SIZE, work)] == [[], [], [5.0, 6.0]]
 
 
+def numbers(rank: int, dtype: torch.dtype) -> Tensor:
+    """In the host's memory."""
+    generator = torch.Generator().manual_seed(rank)
+    found = torch.randn(50, generator=generator, dtype=torch.float64, device="cpu")
+    return (100 * found).to(dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 def test_sums_and_maxima_have_the_same_bits_everywhere(
     run: Callable[[int, Work], list[Tensor]], dtype: torch.dtype
 ) -> None:
     def work(peers: Communicator) -> Tensor:
-        generator = torch.Generator().manual_seed(peers.rank)
-        own = (100 * torch.randn(50, generator=generator, dtype=torch.float64)).to(dtype)
+        own = numbers(peers.rank, dtype).to(torch.get_default_device())
         kept = own.clone()
         found = torch.stack([peers.sum(own), peers.maximum(own)])
         assert torch.equal(own, kept)
@@ -109,10 +146,7 @@ def test_sums_and_maxima_have_the_same_bits_everywhere(
         return found
 
     first, *others = run(SIZE, work)
-    owns = []
-    for rank in range(SIZE):
-        generator = torch.Generator().manual_seed(rank)
-        owns.append((100 * torch.randn(50, generator=generator, dtype=torch.float64)).to(dtype))
+    owns = [numbers(rank, dtype) for rank in range(SIZE)]
     assert all(torch.equal(first, other) for other in others)
     assert torch.allclose(first[0].double(), torch.stack(owns).sum(0).double(), rtol=1e-5)
     assert torch.equal(first[1], torch.stack(owns).amax(0))
