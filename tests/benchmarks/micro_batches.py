@@ -85,11 +85,13 @@ class Job:
         return 1 if self.quick else 2
 
 
-def measured(job: Job, peers: Communicator) -> list[dict[str, float]]:
-    """In a process of its own.
+def work(jobs: Sequence[Job], peers: Communicator) -> list[list[dict[str, float]]]:
+    """In a process of its own."""
+    return [measured(job, peers) for job in jobs]
 
-    Of each round, seconds of a step: of one process, of two beside each other, of slices.
-    """
+
+def measured(job: Job, peers: Communicator) -> list[dict[str, float]]:
+    """Of each round, seconds of a step: of one process, of two beside each other, of slices."""
     model = models(quick=job.quick)[job.model]
     torch.manual_seed(0)
     whole, x = model.make(), torch.randn(model.batch, *model.sample)
@@ -98,7 +100,8 @@ def measured(job: Job, peers: Communicator) -> list[dict[str, float]]:
     plans = {ONE: counts(model, Grid(1, 1), 1)}
     plans |= {f"{each}": counts(model, Grid(1, STAGES), each) for each in SLICES}
     found = []
-    for number in range(-1, job.rounds):
+    # The first round is slower, and counts only in the small form, which has no other.
+    for number in range(0 if job.quick else -1, job.rounds):
         # In each round, as the speed of a shared machine is another one in the next.
         machine = machine_here(peers)
         round_ = {
@@ -173,12 +176,15 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     found: list[dict[str, Any]] = []
-    for name in models(quick=options.quick):
-        if options.only not in {None, name}:
-            continue
-        job = Job(name, options.quick, 1 if options.quick else options.rounds)
-        found += rows(name, gloo_processes.results(STAGES, measured, job))
-        say(str(found[-len(SLICES) :]))
+    names = [name for name in models(quick=options.quick) if options.only in {None, name}]
+    rounds = 1 if options.quick else options.rounds
+    jobs = [Job(name, options.quick, rounds) for name in names]
+    # Processes take longer to start than small models to run.
+    for together in [jobs] if options.quick else [[job] for job in jobs]:
+        ranks = gloo_processes.results(STAGES, work, together)
+        for job, *of_ranks in zip(together, *ranks, strict=True):
+            found += rows(job.model, of_ranks)
+            say(str(found[-len(SLICES) :]))
     best = [each["of_two_processes"] for each in found if each["model"] == CONVOLUTIONS]
     said = f"{CONVOLUTIONS}: two partitions, of two processes"
     bars = [Bar(said, max(best), LEAST)] if best else []

@@ -58,12 +58,12 @@ class Network:
             return self.make()
 
 
-def speech() -> nn.Sequential:
+def speech(width: int = 2560) -> nn.Sequential:
     """Dean et al. 2012, section 5: 42 million parameters, fully connected."""
-    layers: list[nn.Module] = [nn.Linear(11 * 40, 2560), nn.Sigmoid()]
+    layers: list[nn.Module] = [nn.Linear(11 * 40, width), nn.Sigmoid()]
     for _ in range(3):
-        layers += [nn.Linear(2560, 2560), nn.Sigmoid()]
-    return nn.Sequential(*layers, nn.Linear(2560, 8192))
+        layers += [nn.Linear(width, width), nn.Sigmoid()]
+    return nn.Sequential(*layers, nn.Linear(width, 8192))
 
 
 def image(neurons: int) -> nn.Sequential:

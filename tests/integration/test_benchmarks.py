@@ -14,8 +14,8 @@ ON_A_CLUSTER = {"operator_scale", "recovery"}
 """Run by the end-to-end tests, which have one."""
 AS_ROOT = {"low_communication"}
 """Makes network namespaces."""
-SHORT = {"local_layers", "partition_figures"}
-"""Their small forms take some ten seconds of a core, those of the others more."""
+SHORT = {"local_layers", "micro_batches", "model_parallel", "partition_figures"}
+"""Their small forms take ten to thirty seconds of a core, those of the others more."""
 BENCHMARKS = [
     path
     for path in sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
@@ -44,6 +44,10 @@ FIGURES: Final = {
         "portions_of_0_ms": {"seconds", "evaluations"},
         "portions_of_10_ms": {"seconds", "evaluations"},
         "traffic": {"bytes_pushed", "bytes_fetched", "pushes", "fetches"},
+    },
+    "local_layers": {
+        part: {"norms_of_copy_bandwidth", "normalising_of_copy_bandwidth"}
+        for part in ("first stack", "second stack")
     },
 }
 """By their parts: each is a number above 0."""
@@ -84,6 +88,8 @@ def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
         assert bar["value"] is None or isinstance(bar["value"], int | float)
         assert bar["holds"] or bar["name"] not in COUNTS, bar
     assert_figures_are_there(report, FIGURES.get(path.stem, {}))
+    if assert_report := REPORTS.get(path.stem):
+        assert_report(report)
     if assert_page:
         assert_page(report, tmp_path)
 
@@ -135,6 +141,54 @@ def assert_pictures(page: str, folder: Path, names: set[str]) -> None:
         assert f"({picture.name})" in page
 
 
+def assert_layers_are_beside_the_roofline(report: dict[str, Any]) -> None:
+    for stack in ("first stack", "second stack"):
+        assert report[stack]["precision"] == "float32"
+        for part, names in (
+            ("machine", {"flops_per_second", "bytes_per_second"}),
+            ("of_roofline", {"w_x", "w_transposed_x", "weight_gradient", "norms"}),
+        ):
+            assert_figures_are_there(report[stack], {part: names})
+
+
+def assert_partitions_are_beside_processes(report: dict[str, Any]) -> None:
+    """Each network, of which those of the issue's bounds have a bar."""
+    rows = {row["model"]: row for row in report["rows"]}
+    assert rows.keys() == {
+        *("CIFAR-10 network", "local image model", "speech model", "autoencoder")
+    }
+    names = {
+        *("samples_per_second_of_one", "samples_per_second_divided", "samples_per_second_apart"),
+        *("speed_up", "of_two_processes", "samples_per_second_without_overlap"),
+        *("exposed_milliseconds", "exposed_without_overlap", "planned_speed_up"),
+        *("planned_of_measured_seconds_of_one", "planned_of_measured_seconds"),
+        *("messages_per_step", "bytes_per_step"),
+    }
+    assert_figures_are_there(rows, dict.fromkeys(rows, names))
+    assert len(report["bars"]) == 3
+
+
+def assert_slices_are_beside_what_they_allow(report: dict[str, Any]) -> None:
+    rows = {f"{row['model']}, {row['slices']}": row for row in report["rows"]}
+    assert rows.keys() == {
+        f"{model}, {slices}"
+        for model in ("eight convolutions", "four dense layers")
+        for slices in (1, 2, 4, 8)
+    }
+    names = {"times_one_process", "of_two_processes", "planned_times_one_process", "at_most"}
+    assert_figures_are_there(rows, dict.fromkeys(rows, names))
+    # A bar's value is the best of the convolutions.
+    (bar,) = report["bars"]
+    of_two = [row["of_two_processes"] for name, row in rows.items() if "convolutions" in name]
+    assert bar["value"] == max(of_two)
+
+
+REPORTS: Final = {
+    "local_layers": assert_layers_are_beside_the_roofline,
+    "model_parallel": assert_partitions_are_beside_processes,
+    "micro_batches": assert_slices_are_beside_what_they_allow,
+}
+"""What has to be in the report beside figures of its parts."""
 PAGES: Final = {
     "methods": assert_methods_are_beside_each_other,
     "replicas": assert_replicas_are_beside_each_other,
