@@ -48,8 +48,9 @@ class PartitionCost:
     parameters: int
     activation_bytes: int
     memory_bytes: int
-    """Parameters and activations; in training gradients of parameters, too, and every activation,
-    else those of two layers. Without what torch, an optimizer and messages take beside."""
+    """Parameters and activations; in training gradients of parameters, too, every activation, and
+    what has come from others for each layer, else activations of two layers. Without what torch and
+    an optimizer take beside."""
     nbytes: int
     """Sent."""
     messages: int
@@ -207,7 +208,8 @@ def _of_partition(
     of_parameters = sum(each.nbytes for each in part.parameters())
     outputs = [output for each in layers for output in each.outputs]
     if purpose is Purpose.TRAINING:
-        memory = 2 * of_parameters + sum(outputs)
+        # Backward needs what a layer has looked at, as all features in each part of a Linear.
+        memory = 2 * of_parameters + sum(outputs) + sum(each.received.nbytes for each in layers)
     else:
         memory = of_parameters + max(map(sum, itertools.pairwise([0, *outputs])), default=0)
     return PartitionCost(
