@@ -114,6 +114,32 @@ def test_several_exchanges_may_be_under_way(run: Callable[[int, Work], list[Tens
     assert [each.tolist() for each in run(2, work)] == [[float(n) for n in range(50)]] * 2
 
 
+def exchange_threads() -> int:
+    return sum(each.name == "exchange" for each in threading.enumerate())
+
+
+def test_many_exchanges_under_way_have_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "_MOST_UNDER_WAY", 200)
+    before = exchange_threads()
+
+    def work(peers: Communicator) -> Tensor:
+        other = 1 - peers.rank
+        into = [torch.empty(1) for _ in range(300)]
+        # All that one of them waits for is sent after the other has asked for it.
+        expected = [peers.exchange({}, {other: each}) for each in into[:150]]
+        threads = exchange_threads() - before
+        sent = [peers.exchange({other: torch.tensor([float(n)])}, {}) for n in range(150)]
+        for each in [*expected, *sent]:
+            each.wait()
+        for number in range(150, 300):
+            outgoing = {other: torch.tensor([float(number)])}
+            peers.exchange(outgoing, {other: into[number]}).wait()
+        assert [each.item() for each in into] == [float(n) for n in range(300)]
+        return torch.tensor(float(threads))
+
+    assert all(1 <= each.item() <= 2 * 17 for each in over_sockets(2, work))
+
+
 def test_one_may_send_to_one_who_sends_nothing(
     run: Callable[[int, Work], list[Tensor]],
 ) -> None:

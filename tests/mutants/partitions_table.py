@@ -10,8 +10,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a filter of unit norm whose gradient changes its length",
         file=f"{_R}/parallel/layers/unit_filters.py",
-        old="return found.addcmul_(along, weight, value=-1.0), None",
-        new="return found, None",
+        old="return gradient.addcmul_(along, weight, value=-1.0)",
+        new="return gradient",
         tests=("tests/unit/parallel/test_reconstruction.py",),
     ),
     Mutant(

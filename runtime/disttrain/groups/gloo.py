@@ -174,15 +174,17 @@ class GlooCommunicator(Communicator):
             (source, next(self._received[source]), _room(into)) for source, into in incoming.items()
         ]
 
-        def run() -> None:
+        def handed_over() -> list[Any]:
             works = [self._group.recv([room], source, tag) for source, tag, room in arriving]
-            works += [self._group.send([tensor], to, tag) for to, tag, tensor in sent]
-            for work in works:
-                work.wait()
+            return works + [self._group.send([tensor], to, tag) for to, tag, tensor in sent]
 
         rooms = [room for _, _, room in arriving]
         landing = list(zip(incoming.values(), rooms, strict=True))
-        return _UnderWay(self._threads, self._threads.begin(run), landing)
+        if self._threads.are_many:
+            ended = partial(_ended, handed_over())
+            return _UnderWay(self._threads, lambda: self._threads.begin(ended), landing)
+        act = self._threads.begin(lambda: _ended(handed_over()))
+        return _UnderWay(self._threads, lambda: act, landing)
 
     def _reduce(self, tensor: Tensor, *, is_sum: bool) -> Tensor:
         host = tensor.detach().to("cpu", copy=True)
@@ -196,26 +198,38 @@ class GlooCommunicator(Communicator):
 _Numbers = defaultdict[int, Iterator[int]]
 """Of messages, by the other partition: they are told apart, in whatever order gloo gets them."""
 _MOST_UNDER_WAY = 2**16
+_MANY_THREADS = 16
 
 
 def _numbers() -> Iterator[int]:
     return itertools.cycle(range(_MOST_UNDER_WAY))
 
 
+def _ended(works: Sequence[Any]) -> None:
+    for work in works:
+        work.wait()
+
+
 class _Threads:
-    """Run what waits in gloo, each at once. A thread that is done with one is used again.
+    """Run what waits in gloo, each in a thread, which is used again.
 
     Gloo holds up who hands it a message while it reads another one from the same peer, and nothing
     ends its waiting. So that is a thread's business: the caller computes meanwhile, and may end.
     """
 
+    @property
+    def are_many(self) -> bool:
+        """Then who has more to send hands it over itself, and has a thread only once it waits."""
+        return not self._idle and self._started >= _MANY_THREADS
+
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
         self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
+        self._started = 0
 
     def begin(self, act: Callable[[], None]) -> "Future[None]":
         future: Future[None] = Future()
-        acts = self._idle.pop() if self._idle else self._started()
+        acts = self._idle.pop() if self._idle else self._start()
 
         def run() -> None:
             try:
@@ -240,7 +254,7 @@ class _Threads:
             message = f"a partition of the replica does not answer: {error}"
             raise GroupLost(message) from error
 
-    def _started(self) -> "queue.SimpleQueue[Callable[[], None]]":
+    def _start(self) -> "queue.SimpleQueue[Callable[[], None]]":
         acts: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
         def run() -> None:
@@ -248,18 +262,22 @@ class _Threads:
                 acts.get()()
 
         threading.Thread(target=run, name="exchange", daemon=True).start()
+        self._started += 1
         return acts
 
 
 class _UnderWay(Exchange):
     def __init__(
-        self, threads: _Threads, act: "Future[None]", landing: list[tuple[Tensor, Tensor]]
+        self,
+        threads: _Threads,
+        waiting: Callable[[], "Future[None]"],
+        landing: list[tuple[Tensor, Tensor]],
     ) -> None:
         """`landing`: what is wanted, and what gloo receives it into."""
-        self._threads, self._act, self._landing = threads, act, landing
+        self._threads, self._waiting, self._landing = threads, waiting, landing
 
     def wait(self) -> None:
-        self._threads.wait(self._act)
+        self._threads.wait(self._waiting())
         for into, room in self._landing:
             if into is not room:
                 into.copy_(room, non_blocking=True)

@@ -24,8 +24,8 @@ from disttrain.parallel.communicator import Communicator
 Parameters = Sequence[Tensor | None]
 """Weight and bias."""
 MOST_AGAIN = 0.05
-"""Of the outputs of a convolution: those at a border, which are computed a second time. They are
-few and far between in memory, and take longer than as many others."""
+"""Of the outputs of a convolution: those at a border, which are computed a second time. They lie
+apart in memory, and take longer than as many others."""
 
 
 class Product(ABC):

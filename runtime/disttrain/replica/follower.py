@@ -182,9 +182,13 @@ def _steps_of_partition(
     divided = made.in_partitions(division.told_sample(group))
     layout = made.tensors_in(divided).layout
     # By now the coordinator has heard of the model and the data, from the first process.
-    joined = membership.join(
-        replace(join, layout=layout), served.latest_report, membership.cancellation.check
-    )
+    try:
+        joined = membership.join(
+            replace(join, layout=layout), served.latest_report, membership.cancellation.check
+        )
+    except TimeoutError as error:
+        # As long as it waits for nobody else, the whole replica begins anew.
+        raise GroupLost(str(error)) from error
     with _connecting(membership, served, group):
         return following_partition.steps(config, divided, layout, membership, joined, group)
 

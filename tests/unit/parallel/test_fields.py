@@ -49,6 +49,43 @@ def test_the_transpose_has_the_gradients_of_one(*, in_place: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", [LocallyConnected2d, UnitFilters2d])
+def test_a_batch_without_samples_has_an_output(kind: type[LocallyConnected2d]) -> None:
+    layer = kind(3, 4, 3, input_size=(8, 9), block=(2, 1))
+    x = torch.zeros(0, 3, 8, 9, requires_grad=True)
+    layer(x).sum().backward()
+    assert layer(x).shape == (0, 4, 12, 7)
+    assert x.grad is not None
+    assert layer.weight.grad is not None
+    assert not layer.weight.grad.any()
+
+
+@pytest.mark.parametrize("kind", [LocallyConnected2d, UnitFilters2d])
+def test_a_gradient_has_a_gradient(kind: type[LocallyConnected2d]) -> None:
+    torch.manual_seed(2)
+    layer = kind(2, 2, (2, 3), input_size=(4, 5), stride=(2, 1)).double()
+    x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(layer, (x,))
+
+
+def test_a_kernel_lies_column_by_column_in_the_weight() -> None:
+    """Files have it so: who changes it has to change its shape, too."""
+    layer = LocallyConnected2d(2, 1, (3, 4), input_size=(3, 4), bias=False)
+    assert layer.weight.shape == (1, 1, 1, 4, 2, 3)
+    x = torch.zeros(1, 2, 3, 4)
+    x[0, 1, 2, 0] = 1.0
+    assert layer(x).item() == layer.weight[0, 0, 0, 0, 1, 2].item()
+    assert layer.filters()[0, 0, 0, 1, 2, 0] == layer.weight[0, 0, 0, 0, 1, 2]
+
+
+def test_a_region_of_autocast_leaves_doubles_alone() -> None:
+    layer = LocallyConnected2d(3, 4, 3, input_size=(9, 11)).double()
+    x = torch.randn(5, 3, 9, 11, dtype=torch.float64)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x)
+    assert torch.equal(found, layer(x))
+
+
+@pytest.mark.parametrize("kind", [LocallyConnected2d, UnitFilters2d])
 def test_a_region_of_autocast_has_products_in_its_type(kind: type[LocallyConnected2d]) -> None:
     torch.manual_seed(2)
     layer = kind(3, 4, 3, input_size=(9, 11))
@@ -57,9 +94,9 @@ def test_a_region_of_autocast_has_products_in_its_type(kind: type[LocallyConnect
 
     with torch.autocast("cpu", torch.bfloat16):
         found = layer(x)
-        assert fields.responses(layer.weight, x, Fields((3, 3), (1, 1), 9, 11)).dtype == (
-            torch.bfloat16
-        )
+        assert fields.responses(
+            layer.weight.flatten(3), x, Fields((3, 3), (1, 1), 9, 11)
+        ).dtype == (torch.bfloat16)
     own = torch.autograd.grad(found.float().square().sum(), (x, layer.weight))
 
     for one, other in zip(own, wanted, strict=True):

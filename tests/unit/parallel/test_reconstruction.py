@@ -46,9 +46,7 @@ def batch() -> Tensor:
 
 def dense(layer: UnitFilters2d, shape: tuple[int, int, int], weight: Tensor) -> Tensor:
     """W as a matrix (responses, inputs), place by place; rows in the order of a response."""
-    blocks_down, blocks_right, _, _ = weight.shape
-    high, wide = layer.kernel_size
-    weight = weight.view(*weight.shape[:3], wide, layer.in_channels, high)
+    blocks_down, blocks_right = weight.shape[:2]
     weight = weight.permute(0, 1, 2, 4, 5, 3).flatten(3)
     (high, wide), (down, right), (tall, broad) = layer.kernel_size, layer.stride, layer.block
     height, width = blocks_down * tall, blocks_right * broad
@@ -126,7 +124,7 @@ def test_a_filter_s_gradient_is_at_a_right_angle_to_it() -> None:
     (weight, _) = weights_of(model)
     (found,) = torch.autograd.grad(reconstruction_losses(model, x, last=0)[0], [weight])
 
-    along = (found * weight.detach()).sum(-1).abs().max()
+    along = (found * weight.detach()).flatten(3).sum(-1).abs().max()
     assert along < 1e-10 * found.norm() * weight.detach().norm()
 
 

@@ -77,10 +77,17 @@ def _grids_of_layers_have_partitions(spec: Spec) -> str | None:
             rows, columns = grid
             return (
                 f"{layer} is to be divided over {rows}x{columns}, which are {size} partitions, and "
-                f"there are {partitions}; take a smaller grid, or set spec.replicas.partitions to "
-                f"{size}"
+                f"there are {partitions}; take a smaller grid, or set "
+                f"{spec.replicas.partitions_field} to {_so_many(spec, size)}"
             )
     return None
+
+
+def _so_many(spec: Spec, partitions: int) -> str:
+    """Of the field that says how many there are."""
+    if spec.replicas.partitions_field.endswith(".grid"):
+        return f"one of {partitions} or more"
+    return f"{partitions}"
 
 
 def _whole_layers_have_partitions(spec: Spec) -> str | None:
@@ -89,7 +96,7 @@ def _whole_layers_have_partitions(spec: Spec) -> str | None:
         if place > last:
             return (
                 f"{layer} is to lie on partition {place}, and the last one is {last}; take another "
-                f"one, or set spec.replicas.partitions to {place + 1}"
+                f"one, or set {spec.replicas.partitions_field} to {_so_many(spec, place + 1)}"
             )
     return None
 
@@ -180,7 +187,7 @@ RULES = (
     Rule(
         "A grid in `partitioning` has at most as many partitions as a replica.",
         ("spec", "replicas", "partitioning"),
-        (("spec", "replicas", "partitions"),),
+        (_PARTITIONS, _GRID),
         _grids_of_layers_have_partitions,
     ),
     Rule(

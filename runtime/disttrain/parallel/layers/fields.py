@@ -5,16 +5,18 @@ that each of its fields lies in one piece there, a stride behind the one before.
 image is copied as often as it is in rows of fields, not as often as it is in fields. Samples are
 the last dimension, so that what is copied lies together.
 
-On a CPU the products of one row of fields after the other read them where they lie. Elsewhere all
-fields are laid beside each other first, since a few large products are what a GPU is fast at.
+On a CPU the products of one row of fields after the other read them where they lie. A GPU is fast
+at few large products: there torch copies all fields beside each other first, each place as often as
+it is in fields.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 
@@ -35,7 +37,7 @@ class Fields(NamedTuple):
 
 
 def responses(weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
-    """W X of each field: (rows, columns, neurons, samples) of fields. Under autograd, once.
+    """W X of each field: (rows, columns, neurons, samples) of fields. Under autograd.
 
     `weight`: (rows, columns, neurons, kernel columns * channels * kernel rows). `x`: (samples,
     channels, height, width).
@@ -45,63 +47,88 @@ def responses(weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
 
 
 def transposed(weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
-    """W^T Y, added up to an image where fields overlap. Under autograd, once. Shapes: as above."""
+    """W^T Y, added up to an image where fields overlap. Under autograd. Shapes: as above."""
     found: Tensor = _Transposed.apply(*_as_autocast(weight, y), fields)
     return found
 
 
 def weight_gradient(y: Tensor, x: Tensor, fields: Fields) -> Tensor:
-    """Y X^T of each field, for the gradient of `responses` in Y."""
-    return _outer(y, strips(x, fields), fields)
+    """Y X^T of each field, for the gradient of `responses` in Y. Under autograd."""
+    found: Tensor = _Outer.apply(y, x, fields)
+    return found
 
 
-def _as_autocast(*tensors: Tensor) -> list[Tensor]:
-    """In the type that a region of autocast has products in: torch does not look in here."""
+def _as_autocast(*tensors: Tensor) -> Sequence[Tensor]:
+    """In the type that a region of autocast has products in: torch does not look in here.
+
+    As torch does, it leaves doubles alone.
+    """
     device = tensors[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-        return [*tensors]
+        return tensors
+    if any(each.dtype is torch.float64 for each in tensors):
+        return tensors
     return [each.to(torch.get_autocast_dtype(device)) for each in tensors]
 
 
-class _Responses(Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
-        laid = strips(x, fields)
-        ctx.save_for_backward(weight, laid)
+class _OfFields(Function):
+    """Each of the three products has the other two as its gradients."""
+
+    @classmethod
+    def kept(cls, ctx: FunctionCtx, *tensors: Any) -> tuple[Tensor, Tensor, Fields]:
+        *both, fields = tensors
+        ctx.save_for_backward(*both)
         ctx.fields = fields  # type: ignore[attr-defined]
-        return _products(weight, laid, fields)
+        return both[0], both[1], fields
+
+
+class _Responses(_OfFields):
+    @staticmethod
+    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
+        weight, x, fields = _OfFields.kept(ctx, *of)
+        return _products(weight, strips(x, fields), fields)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        weight, laid = ctx.saved_tensors  # type: ignore[attr-defined]
+        (weight, x), fields = ctx.saved_tensors, ctx.fields  # type: ignore[attr-defined]
         of_weight, of_x = ctx.needs_input_grad[:2]  # type: ignore[attr-defined]
-        fields, gradient = ctx.fields, gradient.contiguous()  # type: ignore[attr-defined]
         return (
-            _outer(gradient, laid, fields) if of_weight else None,
-            image(_spread(weight, gradient, fields), fields) if of_x else None,
+            _Outer.apply(gradient, x, fields) if of_weight else None,
+            _Transposed.apply(weight, gradient, fields) if of_x else None,
             None,
         )
 
 
-class _Transposed(Function):
+class _Transposed(_OfFields):
     @staticmethod
-    def forward(ctx: FunctionCtx, weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
-        y = y.contiguous()
-        ctx.save_for_backward(weight, y)
-        ctx.fields = fields  # type: ignore[attr-defined]
+    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
+        weight, y, fields = _OfFields.kept(ctx, *of)
         return image(_spread(weight, y, fields), fields)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        weight, y = ctx.saved_tensors  # type: ignore[attr-defined]
+        (weight, y), fields = ctx.saved_tensors, ctx.fields  # type: ignore[attr-defined]
         of_weight, of_y = ctx.needs_input_grad[:2]  # type: ignore[attr-defined]
-        fields = ctx.fields  # type: ignore[attr-defined]
-        laid = strips(gradient, fields)
         return (
-            _outer(y, laid, fields) if of_weight else None,
-            _products(weight, laid, fields) if of_y else None,
+            _Outer.apply(y, gradient, fields) if of_weight else None,
+            _Responses.apply(weight, gradient, fields) if of_y else None,
+            None,
+        )
+
+
+class _Outer(_OfFields):
+    @staticmethod
+    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
+        y, x, fields = _OfFields.kept(ctx, *of)
+        return _outer(y, strips(x, fields), fields)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (y, x), fields = ctx.saved_tensors, ctx.fields  # type: ignore[attr-defined]
+        of_y, of_x = ctx.needs_input_grad[:2]  # type: ignore[attr-defined]
+        return (
+            _Responses.apply(gradient, x, fields) if of_y else None,
+            _Transposed.apply(gradient, y, fields) if of_x else None,
             None,
         )
 
@@ -111,7 +138,8 @@ def strips(x: Tensor, fields: Fields) -> Tensor:
     (high, _), (down, _) = fields.kernel, fields.stride
     found = samples_last(x).unfold(1, high, down).permute(1, 2, 0, 4, 3)
     # Of one channel, or of kernels of one row, reshape copies nothing.
-    return found.reshape(fields.counts[0], fields.width, -1, len(x)).contiguous()
+    part = x.shape[1] * high
+    return found.reshape(fields.counts[0], fields.width, part, len(x)).contiguous()
 
 
 def samples_last(x: Tensor) -> Tensor:
@@ -128,8 +156,8 @@ def image(laid: Tensor, fields: Fields) -> Tensor:
     """The transpose of `strips`: each place has the sum of what strips have there."""
     (rows, _), high, down = fields.counts, fields.kernel[0], fields.stride[0]
     samples = laid.shape[3]
-    parts = laid.view(rows, fields.width, -1, high, samples)
-    channels = parts.shape[2]
+    channels = laid.shape[2] // high
+    parts = laid.view(rows, fields.width, channels, high, samples)
     # Cut into tiles of a stride: those of the same place in each strip do not overlap.
     tiles = rows + -(-high // down) - 1
     found = laid.new_zeros(tiles, fields.width, channels, down, samples)
@@ -141,11 +169,6 @@ def image(laid: Tensor, fields: Fields) -> Tensor:
     # What strips do not reach is 0; what tiles reach beyond the image is 0 already.
     found = functional.pad(found, (0, 0, 0, max(0, fields.height - tiles * down)))
     return found[:, :, : fields.height]
-
-
-def laid_apart(laid: Tensor, fields: Fields) -> Tensor:
-    """(fields, elements of one, samples), copied beside each other."""
-    return _fields_of(laid, fields).flatten(0, 1)
 
 
 def _fields_of(laid: Tensor, fields: Fields) -> Tensor:

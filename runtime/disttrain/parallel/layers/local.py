@@ -24,28 +24,35 @@ class LocalProduct(Product):
     block: tuple[int, int]
 
     def forward(self, x: Tensor, parameters: Parameters) -> Tensor:
-        weight, bias = parameters
-        assert weight is not None  # noqa: S101
+        weight, bias = _matrices(parameters[0]), parameters[1]
         y = self.arranged(self.scaled(fields.responses(weight, x, self.fields(x)), weight))
         return y if bias is None else y + bias
 
     def of_input(self, x: Tensor, parameters: Parameters, gradient: Tensor) -> Tensor:
-        weight, _ = parameters
-        assert weight is not None  # noqa: S101
-        y = self.scaled(self.in_blocks(gradient, weight), weight)
-        return fields.transposed(weight, y, self.fields(x))
+        return self.transposed(gradient, parameters[0], self.fields(x))
 
     def of_parameters(
         self, x: Tensor, parameters: Parameters, gradient: Tensor
     ) -> Sequence[Tensor | None]:
         weight, bias = parameters
         assert weight is not None  # noqa: S101
-        y = self.scaled(self.in_blocks(gradient, weight), weight)
-        of_bias = None if bias is None else gradient.sum(0)
-        return fields.weight_gradient(y, x, self.fields(x)), of_bias
+        matrices = _matrices(weight)
+        y = self.scaled(self.in_blocks(gradient, matrices), matrices)
+        found = self.of_matrices(fields.weight_gradient(y, x, self.fields(x)), matrices)
+        return found.view_as(weight), None if bias is None else gradient.sum(0)
+
+    def transposed(self, y: Tensor, weight: Tensor | None, of: Fields) -> Tensor:
+        """The image to which the layer's filters add up responses (samples, channels, ...)."""
+        matrices = _matrices(weight)
+        return fields.transposed(matrices, self.scaled(self.in_blocks(y, matrices), matrices), of)
+
+    def of_matrices(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        """The gradient of `weight`, from that of the filters that responses are products with."""
+        del weight
+        return gradient
 
     def scaled(self, y: Tensor, weight: Tensor) -> Tensor:
-        """What of W X, or of the gradient of a response to it, a layer gives."""
+        """Responses, or their gradients, of which the filters are not `weight` itself."""
         del weight
         return y
 
@@ -57,15 +64,22 @@ class LocalProduct(Product):
         rows, columns, neurons, samples = y.shape
         height, width = self.block
         deep = neurons // (height * width)
-        y = y.view(rows, columns, deep, height, width, samples).permute(2, 0, 3, 1, 4, 5)
+        y = y.reshape(rows, columns, deep, height, width, samples).permute(2, 0, 3, 1, 4, 5)
         return fields.samples_first(y.reshape(deep, rows * height, columns * width, samples))
 
     def in_blocks(self, y: Tensor, weight: Tensor) -> Tensor:
         """The inverse of `arranged`."""
         rows, columns, neurons, _ = weight.shape
         height, width = self.block
-        last = fields.samples_last(y).view(-1, rows, height, columns, width, len(y))
+        deep = y.shape[1]
+        last = fields.samples_last(y).view(deep, rows, height, columns, width, len(y))
         return last.permute(1, 3, 0, 2, 4, 5).reshape(rows, columns, neurons, len(y))
+
+
+def _matrices(weight: Tensor | None) -> Tensor:
+    """(block rows, block columns, neurons, fan-in)."""
+    assert weight is not None  # noqa: S101
+    return weight.flatten(3)
 
 
 class LocallyConnected2d(Windowed):
@@ -76,8 +90,8 @@ class LocallyConnected2d(Windowed):
     there are blocks, times the rows of one. Of each block forward is one dense product
     Y_F = W_F X_F, and so are both gradients. With `block` 1 every place has its own field.
 
-    `weight`: (block rows, block columns, out_channels * rows * columns of a block, kernel columns *
-    in_channels * kernel rows), as products read a field; `filters` has the usual order. `bias`:
+    `weight`: (block rows, block columns, out_channels * rows * columns of a block, kernel columns,
+    in_channels, kernel rows), as products read a field; `filters` has the usual order. `bias`:
     (out_channels, output rows, output columns).
     """
 
@@ -108,17 +122,15 @@ class LocallyConnected2d(Windowed):
         if min(blocks) < 1:
             message = f"kernel_size: {self.kernel_size} is larger than the padded {input_size}"
             raise ValueError(message)
-        fan_in = in_channels * math.prod(self.kernel_size)
-        self.weight = nn.Parameter(
-            torch.empty(*blocks, out_channels * math.prod(self.block), fan_in)
-        )
+        neurons, (rows, columns) = out_channels * math.prod(self.block), self.kernel_size
+        self.weight = nn.Parameter(torch.empty(*blocks, neurons, columns, in_channels, rows))
         size = blocks[0] * self.block[0], blocks[1] * self.block[1]
         self.bias = nn.Parameter(torch.empty(out_channels, *size)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """As torch's layers: uniform within one over the root of the number of inputs."""
-        bound = 1.0 / math.sqrt(self.weight.shape[3])
+        bound = 1.0 / math.sqrt(math.prod(self.weight.shape[3:]))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
@@ -168,6 +180,4 @@ class LocallyConnected2d(Windowed):
 
     def filters(self) -> Tensor:
         """A view of `weight`, whose last dimensions are channels, rows and columns of a kernel."""
-        rows, columns = self.kernel_size
-        each = self.weight.view(*self.weight.shape[:3], columns, self.in_channels, rows)
-        return each.permute(0, 1, 2, 4, 5, 3)
+        return self.weight.permute(0, 1, 2, 4, 5, 3)

@@ -125,7 +125,7 @@ def type_for_all(x: Tensor) -> torch.dtype:
     """Of what a layer makes of an input, where partitions that compute nothing have to know it."""
     # Autocast knows no tensors without values.
     autocasts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
-    return torch.float32 if autocasts else x.dtype
+    return torch.float32 if autocasts and x.dtype is not torch.float64 else x.dtype
 
 
 class OverWindows(PartitionedLayer):
@@ -212,7 +212,7 @@ class OverWindows(PartitionedLayer):
 
 
 class _Nothing(Function):
-    """What all partitions have to come by in backward, or none."""
+    """Lets a partition without a window take part in what backward exchanges."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, channels: int, *own: Tensor) -> Tensor:

@@ -1,13 +1,11 @@
 """Locally connected filters of unit norm, whose transpose gives their input back."""
 
-from collections.abc import Sequence
+import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disttrain.parallel.late import Parameters
-from disttrain.parallel.layers import fields
 from disttrain.parallel.layers.fields import Fields
 from disttrain.parallel.layers.local import LocallyConnected2d, LocalProduct
 from disttrain.parallel.layers.windowed import View, Windowed
@@ -41,16 +39,10 @@ class UnitProduct(LocalProduct):
     def scaled(self, y: Tensor, weight: Tensor) -> Tensor:
         return y / _norms(weight)
 
-    def of_parameters(
-        self, x: Tensor, parameters: Parameters, gradient: Tensor
-    ) -> Sequence[Tensor | None]:
+    def of_matrices(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """Of V: what of the gradient of W is at a right angle to it, divided by the norm."""
-        weight, _ = parameters
-        assert weight is not None  # noqa: S101
-        found, _ = super().of_parameters(x, parameters, gradient)
-        assert found is not None  # noqa: S101
-        along = (found * weight).sum(3, keepdim=True) / _norms(weight).square()
-        return found.addcmul_(along, weight, value=-1.0), None
+        along = (gradient * weight).sum(3, keepdim=True) / _norms(weight).square()
+        return gradient.addcmul_(along, weight, value=-1.0)
 
 
 def _norms(weight: Tensor) -> Tensor:
@@ -86,14 +78,14 @@ class UnitFilters2d(LocallyConnected2d):
 
     def reset_parameters(self) -> None:
         """Any direction is as likely as any other."""
-        nn.init.normal_(self.weight, std=self.weight.shape[3] ** -0.5)
+        nn.init.normal_(self.weight, std=math.prod(self.weight.shape[3:]) ** -0.5)
 
     def transposed_window(self, y: Tensor, window: Box) -> Tensor:
         """W transposed times responses, onto the input window that they came from."""
-        product, weight = self._product, self.weight
-        of_window = Fields(self.kernel_size, self.stride, window.rows.length, window.columns.length)
-        blocks = product.scaled(product.in_blocks(y, weight), weight)
-        return fields.transposed(weight, blocks, of_window)
+        size = window.rows.length, window.columns.length
+        return self._product.transposed(
+            y, self.weight, Fields(self.kernel_size, self.stride, *size)
+        )
 
     def transposed(self, y: Tensor) -> Tensor:
         """Of the undivided layer."""
