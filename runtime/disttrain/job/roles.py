@@ -119,8 +119,11 @@ LayerWay = Annotated[
 Place = Annotated[int, Field(ge=0, le=MOST_PARTITIONS - 1)]
 
 
-def _rows_and_columns(grid: str) -> tuple[int, int]:
-    rows, columns = grid.split("x")
+def _rows_and_columns(text: str) -> tuple[int, int] | None:
+    """Of a grid; None if it is none."""
+    if not re.fullmatch(_GRID, text):
+        return None
+    rows, columns = text.split("x")
     return int(rows), int(columns)
 
 
@@ -198,8 +201,8 @@ class Replicas(Section):
     @property
     def own_grids(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of layers that `partitioning` gives a grid, by their names."""
-        ways = (self.partitioning or {}).items()
-        return {name: _rows_and_columns(way) for name, way in ways if "x" in way}
+        grids = {name: _rows_and_columns(way) for name, way in (self.partitioning or {}).items()}
+        return {name: grid for name, grid in grids.items() if grid is not None}
 
     @property
     def partitions(self) -> int:

@@ -225,8 +225,18 @@ def common_sample_shape(task: TaskCalls, model: nn.Module) -> tuple[int, ...]:
     raise LossError(message)
 
 
-def told_sample(group: Collective, sample: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """The first process's shape of a sample, in all; the others give none. Raises GroupLost."""
+def tell_sample(group: Collective, sample: tuple[int, ...]) -> None:
+    """Tell all others, each of which asks for it, what shape a sample has. Raises GroupLost."""
+    _summed_sample(group, sample)
+
+
+def told_sample(group: Collective) -> tuple[int, ...]:
+    """What the first process tells. Raises GroupLost."""
+    return _summed_sample(group, ())
+
+
+def _summed_sample(group: Collective, sample: tuple[int, ...]) -> tuple[int, ...]:
+    """In all processes, of which one has a sample."""
     (dimensions,) = group.sum((len(sample),))
     # A sum of no numbers is none.
     return tuple(group.sum(sample or (0,) * dimensions)) if dimensions else ()

@@ -78,7 +78,7 @@ class Prepared:
         """The same with the processes that this one leads, of so many. Raises ModelError."""
         made: ModelOfSeveral
         if isinstance(self.division, Division):
-            division.told_sample(leader.group, self.division.sample)
+            division.tell_sample(leader.group, self.division.sample)
             made = DividedModel(self.division, leader, self.tensors.layout)
             part = self.division.own_part(made.part.module, 0)
         elif isinstance(self.division, Sharding):

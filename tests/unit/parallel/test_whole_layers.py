@@ -385,7 +385,10 @@ def test_an_output_goes_backward_once() -> None:
     [
         (1, "wholeOn.head: there is no partition 1; the last one is 0"),
         (-1, "wholeOn.head: there is no partition -1"),
-        (True, "partitioning.head: True is none of spatial, features, whole, and no partition"),
+        (
+            True,
+            "partitioning.head: True is none of spatial, features, whole, no grid as 1x2",
+        ),
         ("0", "partitioning.head: '0' is none of"),
     ],
 )

@@ -85,5 +85,6 @@ def test_a_partition_divides_the_model_as_the_first_one_does_and_asks_for_no_dat
 def test_the_first_process_tells_all_others_what_a_sample_is(sample: tuple[int, ...]) -> None:
     groups = thread_groups(3)
     with ThreadPoolExecutor(len(groups)) as pool:
-        told = pool.map(division.told_sample, groups, [sample, (), ()])
-        assert list(told) == 3 * [sample]
+        told = [pool.submit(division.told_sample, group) for group in groups[1:]]
+        division.tell_sample(groups[0], sample)
+        assert [each.result() for each in told] == 2 * [sample]
