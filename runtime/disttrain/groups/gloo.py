@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any
@@ -181,7 +182,8 @@ class GlooCommunicator(Communicator):
         rooms = [room for _, _, room in arriving]
         landing = list(zip(incoming.values(), rooms, strict=True))
         if self._threads.are_many:
-            ended = partial(_ended, handed_over())
+            with _answering():
+                ended = partial(_ended, handed_over())
             return _UnderWay(self._threads, lambda: self._threads.begin(ended), landing)
         act = self._threads.begin(lambda: _ended(handed_over()))
         return _UnderWay(self._threads, lambda: act, landing)
@@ -205,6 +207,16 @@ def _numbers() -> Iterator[int]:
     return itertools.cycle(range(_MOST_UNDER_WAY))
 
 
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Around calls of gloo. Raises GroupLost where a partition does not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = f"a partition of the replica does not answer: {error}"
+        raise GroupLost(message) from error
+
+
 def _ended(works: Sequence[Any]) -> None:
     for work in works:
         work.wait()
@@ -217,15 +229,15 @@ class _Threads:
     ends its waiting. So that is a thread's business: the caller computes meanwhile, and may end.
     """
 
-    @property
-    def are_many(self) -> bool:
-        """Then who has more to send hands it over itself, and has a thread only once it waits."""
-        return not self._idle and self._started >= _MANY_THREADS
-
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
         self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
         self._started = 0
+
+    @property
+    def are_many(self) -> bool:
+        """Then who has more to send hands it over itself, and has a thread only once it waits."""
+        return not self._idle and self._started >= _MANY_THREADS
 
     def begin(self, act: Callable[[], None]) -> "Future[None]":
         future: Future[None] = Future()
@@ -248,11 +260,8 @@ class _Threads:
         """Raises GroupLost, and what `check` does."""
         while not wait([future], _LOOK_AGAIN_SECONDS).done:
             self._check()
-        try:
+        with _answering():
             future.result()
-        except RuntimeError as error:
-            message = f"a partition of the replica does not answer: {error}"
-            raise GroupLost(message) from error
 
     def _start(self) -> "queue.SimpleQueue[Callable[[], None]]":
         acts: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
