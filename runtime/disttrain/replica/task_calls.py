@@ -226,14 +226,9 @@ class TaskCalls:
         """
         try:
             return self._without_values(self._recorded(seed))
-        except CannotPartition:
-            return None
-        except UserCodeError as error:
+        except (UserCodeError, CannotPartition) as error:
             if isinstance(error.__cause__, SeveralDevices):
-                message = (
-                    f"Task.model(): {error.__cause__}, and leave to spec.replicas.device where "
-                    "replicas compute"
-                )
+                message = f"Task.model(): {error.__cause__}; replicas go by spec.replicas.device"
                 raise ModelError(message) from error
             return None
 

@@ -11,7 +11,7 @@ it is in fields.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,21 +71,18 @@ def _as_autocast(*tensors: Tensor) -> Sequence[Tensor]:
     return [each.to(torch.get_autocast_dtype(device)) for each in tensors]
 
 
-class _OfFields(Function):
-    """Each of the three products has the other two as its gradients."""
-
-    @classmethod
-    def kept(cls, ctx: FunctionCtx, *tensors: Any) -> tuple[Tensor, Tensor, Fields]:
-        *both, fields = tensors
-        ctx.save_for_backward(*both)
-        ctx.fields = fields  # type: ignore[attr-defined]
-        return both[0], both[1], fields
+# Each of the three products below has the other two as its gradients.
 
 
-class _Responses(_OfFields):
+def _kept(ctx: FunctionCtx, one: Tensor, other: Tensor, fields: Fields) -> None:
+    ctx.save_for_backward(one, other)
+    ctx.fields = fields  # type: ignore[attr-defined]
+
+
+class _Responses(Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
-        weight, x, fields = _OfFields.kept(ctx, *of)
+    def forward(ctx: FunctionCtx, weight: Tensor, x: Tensor, fields: Fields) -> Tensor:
+        _kept(ctx, weight, x, fields)
         return _products(weight, strips(x, fields), fields)
 
     @staticmethod
@@ -99,10 +96,10 @@ class _Responses(_OfFields):
         )
 
 
-class _Transposed(_OfFields):
+class _Transposed(Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
-        weight, y, fields = _OfFields.kept(ctx, *of)
+    def forward(ctx: FunctionCtx, weight: Tensor, y: Tensor, fields: Fields) -> Tensor:
+        _kept(ctx, weight, y, fields)
         return image(_spread(weight, y, fields), fields)
 
     @staticmethod
@@ -116,10 +113,10 @@ class _Transposed(_OfFields):
         )
 
 
-class _Outer(_OfFields):
+class _Outer(Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, *of: Any) -> Tensor:
-        y, x, fields = _OfFields.kept(ctx, *of)
+    def forward(ctx: FunctionCtx, y: Tensor, x: Tensor, fields: Fields) -> Tensor:
+        _kept(ctx, y, x, fields)
         return _outer(y, strips(x, fields), fields)
 
     @staticmethod
